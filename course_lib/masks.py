@@ -88,8 +88,9 @@ def global_tokens(length: int, count: int, *, device: Device = None) -> Tensor:
 def random(length: int, keys: int, *, seed: int, device: Device = None) -> Tensor:
     """(T, T): each query sees `keys` words drawn without replacement; the same seed draws the same ones."""
     expect(0 <= keys <= length, f"Each query can see 0 to {length} random words; got {keys}.")
-    draw = torch.rand(length, length, generator=torch.Generator().manual_seed(seed))
-    mask = torch.zeros(length, length, dtype=torch.bool).scatter_(1, draw.topk(keys, dim=1).indices, True)
+    # Drawn on the CPU, whatever the default device: the same seed gives the same mask everywhere.
+    draw = torch.rand(length, length, generator=torch.Generator().manual_seed(seed), device="cpu")
+    mask = torch.zeros(length, length, dtype=torch.bool, device="cpu").scatter_(1, draw.topk(keys, dim=1).indices, True)
     return mask.to(device)
 
 

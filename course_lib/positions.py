@@ -79,8 +79,7 @@ class SinusoidTable:
         kept = self.kept
         if stop > len(kept) or kept.device != x.device or kept.dtype != dtype:
             rows = max(64, 1 << (stop - 1).bit_length())  # doubled: decoding seldom needs a new table
-            with torch.inference_mode(False):  # autograd would refuse a table born in inference mode
-                self.kept = kept = table(rows)
+            self.kept = kept = table(rows)
         return kept[offset:stop]
 
 
@@ -212,7 +211,7 @@ def alibi_slopes(heads: int, *, device: Device = None, dtype: torch.dtype = torc
     expect_sizes(heads=heads)
     power = 1 << (heads.bit_length() - 1)
     first = torch.arange(1, power + 1, device=device, dtype=dtype) * (8 / power)
-    rest = torch.arange(1, 2 * (heads - power), 2, device=device, dtype=dtype) * (4 / power)
+    rest = (2 * torch.arange(heads - power, device=device, dtype=dtype) + 1) * (4 / power)
     return 2.0 ** -torch.cat([first, rest])
 
 

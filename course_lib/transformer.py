@@ -32,7 +32,7 @@ class TransformerConfig:
     final_norm: bool = True  # a norm after each stack: pre-norm needs it, torch has it, the 2017 model has not
     share_embeddings: bool = False  # one table for source and target, where both speak from one vocabulary
     activation: str = "relu"
-    embedding_std: float = 1.0  # of a word's vector as the first layer sees it, after the factor √D
+    embedding_std: float = 0.5  # of a word's vector as the first layer sees it, after the factor √D
     pad: int = 0
 
 
@@ -49,6 +49,7 @@ PAPER_BASE = TransformerConfig(
     pre_norm=False,
     final_norm=False,
     share_embeddings=True,
+    embedding_std=1.0,
 )
 
 

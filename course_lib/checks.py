@@ -1,0 +1,368 @@
+"""`check(answer, "04.2")`: what holds, what does not, and which idea is wrong.
+
+The judgement compares observations (see observe.py) of the learner's code with those of the library's answer and,
+where they differ, with those of every declared misconception: whoever behaves like one is told its idea.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import html
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import exercises, progress
+from .exercises.declare import Case, Check, Exercise, Misconception
+from .observe import Fault, Observation, Opaque, observe, plain
+
+RTOL, ATOL = 1e-4, 1e-5  # wide enough for float32 and another order of summing, far narrower than any wrong idea
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one check went, and the smallest case on which it failed."""
+
+    check: Check
+    passed: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one exercise went. `status` is passed, wrong, error, timeout, missing or forbidden."""
+
+    exercise: Exercise
+    status: str
+    results: tuple[Result, ...] = ()
+    misconception: Misconception | None = None
+    message: str = ""
+
+    @property
+    def points(self) -> int:
+        return sum(result.check.points for result in self.results if result.passed)
+
+
+# --- comparing ----------------------------------------------------------------------------------------------
+
+
+def same(got: Any, want: Any) -> bool:
+    """Equal as far as a float32 computation in another order can tell; NaN equals NaN."""
+    if isinstance(want, tuple) and isinstance(got, tuple):
+        return len(got) == len(want) and all(map(same, got, want))
+    if isinstance(want, np.ndarray) and isinstance(got, np.ndarray):
+        if got.shape != want.shape or (got.dtype.kind == "b") != (want.dtype.kind == "b"):
+            return False
+        return bool(np.allclose(got, want, rtol=RTOL, atol=ATOL, equal_nan=True))
+    return type(got) is type(want) and bool(got == want)
+
+
+def alike(a: Observation, b: Observation) -> bool:
+    """Two programs did the same thing: result, gradient, inputs changed, parameters, error."""
+    if (a.fault is None) != (b.fault is None):
+        return False
+    if a.fault is not None and b.fault is not None:
+        return (a.fault.kind, a.fault.message) == (b.fault.kind, b.fault.message)
+    return (
+        same(a.output, b.output)
+        and same(a.gradients, b.gradients)
+        and a.changed == b.changed
+        and a.parameters == b.parameters
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def observations_of(exercise_id: str, seed: int, wrong: str | None = None) -> tuple[Observation, ...]:
+    """What the answer, or one misconception, does on the cases: computed once."""
+    exercise = exercises.find(exercise_id)
+    known = {m.name: m.wrong for m in exercise.misconceptions}
+    subject = exercise.load_answer() if wrong is None else known[wrong]
+    return tuple(observe(subject, case) for case in exercise.draw_cases(seed))
+
+
+def judge(exercise: Exercise, seen: Sequence[Observation], seed: int = 0) -> Report:
+    """Points, reasons, and the misconception if one fits. Runs no code of the learner's."""
+    cases, wanted = exercise.draw_cases(seed), observations_of(exercise.id, seed)
+    fine = [alike(got, want) for got, want in zip(seen, wanted, strict=True)]
+    results, names = [], argument_names(exercise)
+    for check in exercise.checks:
+        places = [i for i, case in enumerate(cases) if case.check == check.name]
+        failed = [i for i in places if not fine[i]]
+        message = explain(cases[failed[0]], seen[failed[0]], wanted[failed[0]], names) if failed else ""
+        if message and exercise.prediction and seen[failed[0]].fault is None:
+            message = f"Yours is {_numbers_or_brief(seen[failed[0]].output)}. Not yet: work it out once more."
+        results.append(Result(check, not failed, message))
+    if all(fine):
+        return Report(exercise, "passed", tuple(results))
+    faults = [got.fault.kind for got in seen if got.fault]
+    status = "timeout" if "TooLong" in faults else "error" if len(faults) == len(seen) else "wrong"
+    return Report(exercise, status, tuple(results), name_the_idea(exercise, cases, seen, fine, seed))
+
+
+def name_the_idea(
+    exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation], fine: Sequence[bool], seed: int
+) -> Misconception | None:
+    """The misconception that behaves just so; or the only one that does in the first check that failed."""
+    agrees = {
+        m.name: [alike(got, like) for got, like in zip(seen, observations_of(exercise.id, seed, m.name), strict=True)]
+        for m in exercise.misconceptions
+    }
+    for m in exercise.misconceptions:
+        if all(agrees[m.name]):
+            return m
+    first = next(case.check for case, ok in zip(cases, fine, strict=True) if not ok)
+    places = [i for i, case in enumerate(cases) if case.check == first]
+    fitting = [m for m in exercise.misconceptions if all(agrees[m.name][i] for i in places)]
+    best = max((sum(agrees[m.name]) for m in fitting), default=0)
+    leaders = [m for m in fitting if sum(agrees[m.name]) == best]
+    return leaders[0] if len(leaders) == 1 else None
+
+
+# --- explaining ---------------------------------------------------------------------------------------------
+
+
+def argument_names(exercise: Exercise) -> tuple[str, ...]:
+    """What the stub calls its arguments."""
+    answer = exercise.load_answer()
+    call = answer.forward if inspect.isclass(answer) else answer
+    names = tuple(inspect.signature(call).parameters)
+    return names[1:] if inspect.isclass(answer) else names
+
+
+def explain(case: Case, got: Observation, want: Observation, names: Sequence[str]) -> str:
+    """The difference in one case: what went in, then errors, shapes, numbers, side effects, gradients."""
+    where = "With " + ", ".join(f"{n} {_brief(plain(a))}" for n, a in zip(names, case.args, strict=False))
+    where = (where if case.args else "Called") + (f" ({case.note})" if case.note else "")
+    for find in (_fault_text, _value_text, _side_effects, _gradient_text):
+        if text := find(got, want, names):
+            return f"{where}: {text}"
+    return f"{where}: something differs that has no name yet."
+
+
+def _fault_text(got: Observation, want: Observation, names: Sequence[str]) -> str:
+    if got.fault is None:
+        if want.fault is None:
+            return ""
+        return f"this input should be refused with a {want.fault.kind}, and yours returned {_brief(got.output)}."
+    kind, lines = got.fault.kind, "".join(f"\n  {line}" for line in got.fault.lines)
+    if kind == "TooLong":
+        return f"it was {got.fault.message}. Is there a loop without an end?{lines}"
+    if kind == "MemoryError":
+        return f"it asked for more memory than there is. Look at the shapes of what is multiplied.{lines}"
+    return f"it raised {kind}: {got.fault.message}{lines}"
+
+
+def _value_text(got: Observation, want: Observation, names: Sequence[str]) -> str:
+    return value_text(got.output, want.output)
+
+
+def value_text(got: Any, want: Any, what: str = "the result") -> str:
+    """How one value differs from the other: kind, shape, finiteness, type, numbers."""
+    if same(got, want):
+        return ""
+    if got is None:
+        return f"{what} is None. Is a `return` missing?"
+    if isinstance(want, tuple) or isinstance(got, tuple):
+        if not (isinstance(got, tuple) and isinstance(want, tuple) and len(got) == len(want)):
+            return f"{what} should be {_brief(want)}, and yours is {_brief(got)}."
+        pairs = enumerate(zip(got, want, strict=True))
+        return next(t for i, (g, w) in pairs if (t := value_text(g, w, f"part {i + 1} of {what}")))
+    if isinstance(got, (str, Opaque)) or isinstance(want, str):
+        return f"{what} should be {_brief(want)}, and yours is {_brief(got)}."
+    if got.shape != want.shape:
+        swapped = " The last two axes are swapped." if got.shape == (*want.shape[:-2], *want.shape[:-3:-1]) else ""
+        return f"{what} should have shape {want.shape}, and yours has {got.shape}.{swapped}"
+    if (got.dtype.kind == "b") != (want.dtype.kind == "b"):
+        return f"{what} should be of type {want.dtype}, and yours is {got.dtype}."
+    if np.isfinite(want).all() and not np.isfinite(got).all():
+        bad = "NaN" if np.isnan(got).any() else "infinity"
+        return f"{what} contains {bad}, and it should be {_numbers(want)}. Yours: {_numbers(got)}"
+    return f"{what} should be\n{_numbers(want)}\nand yours is\n{_numbers(got)}"
+
+
+def _side_effects(got: Observation, want: Observation, names: Sequence[str]) -> str:
+    if got.changed != want.changed:
+        changed = ", ".join(names[i] for i in got.changed)
+        return f"it changes its input {changed} in place, which the caller may still need: work on a copy."
+    if got.parameters != want.parameters:
+        listed = [", ".join(f"{n} {s}" for n, s in o.parameters) or "none" for o in (want, got)]
+        return f"its parameters should be {listed[0]}; torch finds {listed[1]}."
+    return ""
+
+
+def _gradient_text(got: Observation, want: Observation, names: Sequence[str]) -> str:
+    if got.gradients is None and want.gradients is not None:
+        return (
+            "the values are right, but no gradient flows back. Something cuts the path: .detach(), .data, "
+            ".item(), .numpy(), or torch.tensor(...) around a result."
+        )
+    for i, (g, w) in enumerate(zip(got.gradients or (), want.gradients or (), strict=False)):
+        if not same(g, w):
+            name = names[i] if i < len(names) else "a parameter"
+            return f"the values are right, but the gradient for {name} is not: " + (
+                "none arrives. Something cuts the path." if g is None else value_text(g, w, "it")
+            )
+    return ""
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.tolist()}" if value.size <= 1 else f"of shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"{len(value)} things ({', '.join(map(_brief, value))})"
+    return f"an object of type {value.kind}" if isinstance(value, Opaque) else repr(value)
+
+
+def _numbers_or_brief(value: Any) -> str:
+    return _numbers(value) if isinstance(value, np.ndarray) else _brief(value)
+
+
+def _numbers(array: np.ndarray) -> str:
+    with np.printoptions(precision=4, suppress=True, threshold=24, edgeitems=3):
+        return str(array)
+
+
+# --- what may not be called ---------------------------------------------------------------------------------
+
+
+def names_used(source: str) -> set[str]:
+    """Every name and attribute in a piece of Python, and every module that it imports."""
+    used: set[str] = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(source))):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            used |= {part for alias in node.names for part in alias.name.split(".")}
+            used |= set((getattr(node, "module", None) or "").split("."))
+    return used
+
+
+def forbidden_use(exercise: Exercise, subject: Any) -> str:
+    """What the answer may not lean on, if it does: best effort, from its source and its identity."""
+    module = getattr(subject, "__module__", "") or ""
+    if module.startswith("course_lib") or subject is exercise.load_answer():
+        return f"the library's own {getattr(subject, '__name__', 'answer')}"
+    try:
+        used = names_used(inspect.getsource(subject))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    return ", ".join(sorted(used & {*exercise.forbidden, "course_lib"}))
+
+
+# --- the learner's side -------------------------------------------------------------------------------------
+
+
+class NotYet(AssertionError):
+    """The exercise is not solved yet: the card above says why."""
+
+
+def _quiet(error: Exception) -> Exception:
+    """Show the message alone: the traceback would lead into the library, which did nothing wrong."""
+    error._render_traceback_ = lambda: [str(error)]  # type: ignore[attr-defined]
+    return error
+
+
+def examine(subject: Callable[..., Any], exercise: Exercise, seed: int = 0) -> Report:
+    """A learner's answer: is it their own, and does it work? Nothing is shown and nothing recorded."""
+    if not callable(subject):
+        kind = type(subject).__name__
+        return Report(exercise, "error", message=f"{exercise.name} should be a function or class; it is a {kind}.")
+    if used := forbidden_use(exercise, subject):
+        return Report(exercise, "forbidden", message=f"This exercise wants your own code, and yours calls {used}.")
+    return try_out(subject, exercise, seed)
+
+
+def try_out(subject: Callable[..., Any], exercise: Exercise, seed: int = 0) -> Report:
+    """Observe and judge, whoever wrote it."""
+    seen: list[Observation] = []
+    for case in exercise.draw_cases(seed):
+        slow = seen and seen[-1].fault and seen[-1].fault.kind == "TooLong"  # once is enough to wait for
+        seen.append(seen[-1] if slow else observe(subject, case))
+    if all(got.fault and got.fault.kind == "NotImplementedError" for got in seen):
+        return Report(exercise, "missing", message="Still empty: replace the line `raise NotImplementedError`.")
+    return judge(exercise, seen, seed)
+
+
+def check(subject: Callable[..., Any], exercise: str | None = None) -> None:
+    """Try what you wrote: `check(attention, "04.2")`. Shows what holds and what does not, and records it."""
+    found = exercises.find(exercise or getattr(subject, "__name__", ""))
+    report = examine(subject, found)
+    if report.status == "missing":
+        raise _quiet(NotImplementedError(f"{found.id} {found.name}: {report.message}")) from None
+    progress.record(found.id, report.points, found.points)
+    show(Card(report))
+    if report.status != "passed":
+        raise _quiet(NotYet(f"{found.id} {found.name}: {report.points} of {found.points} points so far.")) from None
+
+
+def hint(exercise: str) -> None:
+    """The next hint for an exercise, `hint("04.2")`: there are three, and each says more."""
+    found = exercises.find(exercise)
+    number = progress.next_hint(found.id, len(found.hints))
+    show(Card(Report(found, "hint", message=f"Hint {number + 1} of {len(found.hints)}: {found.hints[number]}")))
+
+
+class Card:
+    """A report as a small card in the notebook, or as plain text where there is no HTML."""
+
+    def __init__(self, report: Report):
+        self.report = report
+
+    def __repr__(self) -> str:
+        r = self.report
+        lines = [f"{r.exercise.id} {r.exercise.title}: {r.points} of {r.exercise.points} points"]
+        if r.status == "hint":
+            lines = [f"{r.exercise.id} {r.exercise.title}"]
+        if r.message:
+            lines.append(r.message)
+        if r.misconception:
+            unit, heading = r.misconception.read
+            lines += [f"! {r.misconception.idea}", f"  Read again: unit {unit}, “{heading}”."]
+        told = False  # where the wrong idea has a name, one example of it is enough
+        for result in r.results:
+            mark = "✓" if result.passed else "✗"
+            lines.append(f"{mark} {result.check.name} ({result.check.points if result.passed else 0} of "
+                         f"{result.check.points})")  # fmt: skip
+            if result.message and not (told and r.misconception):
+                lines.append(textwrap.indent(result.message, "    "))
+                told = True
+        if r.status not in ("passed", "hint"):
+            lines.append(f'Stuck? hint("{r.exercise.id}")')
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        first, *rest = repr(self).split("\n")
+        colour = {"passed": "#2e7d32", "hint": "#1565c0"}.get(self.report.status, "#b26a00")
+        body = "".join(self._line(line) for line in rest)
+        return (
+            f'<div role="status" style="border-left:4px solid {colour};padding:.4em .8em;margin:.3em 0;'
+            f'max-width:46em;overflow-x:auto"><strong>{html.escape(first)}</strong>{body}</div>'
+        )
+
+    @staticmethod
+    def _line(line: str) -> str:
+        if line.startswith("! "):
+            return f'<p style="margin:.4em 0;font-size:1.05em"><strong>{html.escape(line[2:])}</strong></p>'
+        pre = "font-family:monospace;white-space:pre;" if line.startswith("    ") else ""
+        return f'<div style="{pre}margin:.1em 0">{html.escape(line)}</div>'
+
+
+def show(card: Card) -> None:
+    """In a notebook as HTML, elsewhere as text."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        get_ipython = None
+    if get_ipython is not None and get_ipython() is not None:
+        from IPython.display import display
+
+        display(card)
+    else:
+        print(card)

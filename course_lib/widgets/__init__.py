@@ -1,0 +1,24 @@
+"""Figures to move by hand, live in JupyterLab and on a published page. They load on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    "SoftDictionary": "lookup",
+    "Arrows": "lookup",
+    "EditKV": "lookup",
+    "WeightedSum": "lookup",
+    "DecoderSteps": "decoder_steps",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"There is no figure {name!r}; there are: {', '.join(_WHERE)}.")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(_WHERE)
