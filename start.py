@@ -195,7 +195,10 @@ def install_torch(progress):
         return
     # pip before 25.3 fetches every wheel even for a dry run: stop it at the first sign of CUDA.
     if pip_install(["--dry-run", "--use-feature=fast-deps", torch], progress, until=CUDA):
-        pip_install(["--no-deps", "--index-url", CPU_WHEELS, torch + "+cpu"], progress)
+        try:
+            pip_install(["--no-deps", "--index-url", CPU_WHEELS, torch + "+cpu"], progress)
+        except Trouble as trouble:
+            raise Trouble(f"{trouble}\nThis was about {torch} without CUDA, from {CPU_WHEELS}") from None
 
 
 def install(task, extras):

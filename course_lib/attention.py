@@ -231,7 +231,8 @@ class MultiHeadAttention(nn.Module):
         result is (output, weights (B, H, T, S)).
         """
         q, kv = self.project(x, memory)
-        return self.attend(q, kv, mask, causal=causal, need_weights=need_weights)
+        out, weights = self._attend(q, kv, mask, causal, need_weights or self.recorded is not None)
+        return (out, weights) if need_weights and weights is not None else out
 
     def project(self, x: Tensor, memory: Tensor | None = None, offset: int = 0) -> tuple[Tensor, KeyValue]:
         """Queries of x, keys and values of memory (or of x itself), split into heads.
@@ -247,9 +248,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self.positions.rotate(q, k, offset)
         return q, KeyValue(k, v)
 
-    def step(
-        self, x: Tensor, past: KeyValue | None, mask: Tensor | None = None
-    ) -> tuple[Tensor, KeyValue]:
+    def step(self, x: Tensor, past: KeyValue | None, mask: Tensor | None = None) -> tuple[Tensor, KeyValue]:
         """Causal self-attention of the newest tokens x over all tokens so far. Returns (output, present)."""
         q, new = self.project(x, offset=0 if past is None else past.k.shape[-2])
         present = new if past is None else past.extend(new)
@@ -269,29 +268,25 @@ class MultiHeadAttention(nn.Module):
         k, v = F.linear(memory, self.w_qkv.weight[self.d_model :], bias).chunk(2, dim=-1)
         return KeyValue(split_heads(k, self.heads), split_heads(v, self.heads))
 
-    def attend(
-        self,
-        q: Tensor,
-        kv: KeyValue,
-        mask: Tensor | None = None,
-        *,
-        causal: bool = False,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def attend(self, q: Tensor, kv: KeyValue, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """Attention of every head, the heads merged, and the output projection."""
+        return self._attend(q, kv, mask, causal, self.recorded is not None)[0]
+
+    def _attend(
+        self, q: Tensor, kv: KeyValue, mask: Tensor | None, causal: bool, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]  # (B, T, S) speaks of sentences: the same for every head
         bias = None if self.positions is None else self.positions.score_bias(q, kv.k)
         scale = None if self.positions is None else self.positions.scale(q.shape[-1])
         dropout = self.dropout if self.training else 0.0
-        if need_weights or self.recorded is not None:
-            out, weights = explicit(q, *kv, mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
-            if self.recorded is not None:
-                self.recorded.append(weights.detach())
-            y = self.w_o(merge_heads(out))
-            return (y, weights) if need_weights else y
-        out = attention(q, *kv, mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
-        return self.w_o(merge_heads(out))
+        if not need_weights:
+            out = attention(q, *kv, mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
+            return self.w_o(merge_heads(out)), None
+        out, weights = explicit(q, *kv, mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
+        if self.recorded is not None:
+            self.recorded.append(weights.detach())
+        return self.w_o(merge_heads(out)), weights
 
 
 @contextmanager

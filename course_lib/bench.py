@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -121,17 +122,21 @@ def plain_formula(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -
     return weights.masked_fill(~mask.any(-1, keepdim=True), 0.0) @ v
 
 
+def explicit_output(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return A.explicit(q, k, v, mask)[0]
+
+
 def bench_attention() -> Iterator[Row]:
     for length in (512, 1024):
         q, k, v = (draw(2, 4, length, 64) for _ in range(3))
         for mask in (None, masks.causal(length)):
             name = f"explicit / formula, T {length}{', masked' if mask is not None else ''}"
-            ours, theirs = partial(A.explicit, q, k, v, mask), partial(plain_formula, q, k, v, mask)
-            yield from both_ways("attention", name, lambda run=ours: run()[0], theirs, 1.1)
+            ours, theirs = partial(explicit_output, q, k, v, mask), partial(plain_formula, q, k, v, mask)
+            yield from both_ways("attention", name, ours, theirs, 1.1)
     for b, h, t, width in SIZES:
         q, k, v = (draw(b, h, t, width) for _ in range(3))
-        ours, theirs = partial(A.fused, q, k, v), partial(F.scaled_dot_product_attention, q, k, v)
-        yield from both_ways("attention", f"fused / SDPA, B {b} H {h} T {t}", ours, theirs, 1.05)
+        fused, sdpa = partial(A.fused, q, k, v), partial(F.scaled_dot_product_attention, q, k, v)
+        yield from both_ways("attention", f"fused / SDPA, B {b} H {h} T {t}", fused, sdpa, 1.05)
 
 
 def bench_multihead() -> Iterator[Row]:
@@ -206,7 +211,7 @@ def training_step(model: nn.Module, source: Tensor, target: Tensor, low_precisio
     return run
 
 
-def translators(tokens: int, batch: int, **sizes: int) -> tuple[Transformer, TorchTranslator, Tensor, Tensor]:
+def translators(tokens: int, batch: int, **sizes: Any) -> tuple[Transformer, TorchTranslator, Tensor, Tensor]:
     config = TransformerConfig(100, 100, **sizes)
     torch.manual_seed(0)
     source, target = (torch.randint(3, 100, (batch, n)) for n in (tokens, tokens + 1))
@@ -235,7 +240,6 @@ def bench_decoding(length: int = 128) -> Iterator[Row]:
             32, batch, d_model=128, heads=4, d_ff=512, encoder_layers=2, decoder_layers=2
         )
         ours.eval(), theirs.eval()
-        no_end = -1  # no word of the vocabulary: both write to the full length
 
         def rerun(model=theirs, source=source, batch=batch) -> Tensor:
             memory, pad = model.encode(source)
@@ -246,7 +250,7 @@ def bench_decoding(length: int = 128) -> Iterator[Row]:
             return tokens
 
         def cached(model=ours, source=source) -> Tensor:
-            return greedy(model, source, max_length=length, eos=no_end)
+            return greedy(model, source, max_length=length, eos=-1)  # no such word: both write to the full length
 
         with torch.no_grad():
             cached(), rerun()
@@ -256,7 +260,7 @@ def bench_decoding(length: int = 128) -> Iterator[Row]:
 
 
 def bench_memory(length: int = 4096) -> Iterator[Row]:
-    def variants(n: int) -> dict[str, Run]:
+    def variants(n: int) -> dict[str, Callable[[], Tensor]]:
         q, k, v = (draw(1, 2, n, 32) for _ in range(3))
         layout = torch.eye(n // 64, dtype=torch.bool).roll(1, 0) | torch.eye(n // 64, dtype=torch.bool)
         patterns = {
@@ -266,7 +270,9 @@ def bench_memory(length: int = 4096) -> Iterator[Row]:
             "BigBird": sparse.bigbird(n, 64, seed=0),
             "block-sparse": sparse.block_sparse(layout, 64),
         }
-        runs = {name: partial(sparse.attend, q, k, v, pattern) for name, pattern in patterns.items()}
+        runs: dict[str, Callable[[], Tensor]] = {}
+        for name, pattern in patterns.items():
+            runs[name] = partial(sparse.attend, q, k, v, pattern)
         return runs | {"tiled": partial(efficient.tiled, q, k, v), "fused": partial(A.fused, q, k, v)}
 
     small, large = variants(length), variants(2 * length)
@@ -276,20 +282,24 @@ def bench_memory(length: int = 4096) -> Iterator[Row]:
     for n in (length // 4, length // 2):
         q, k, v = (draw(1, 2, n, 32) for _ in range(3))
         base = peak_bytes(backward(partial(A.fused, q, k, v)))
-        explicit = peak_bytes(backward(lambda q=q, k=k, v=v: A.explicit(q, k, v)[0]))
+        explicit = peak_bytes(backward(partial(explicit_output, q, k, v)))
         yield Row("memory", f"explicit / fused, T {n}: peak", explicit / base)
 
 
 def bench_import() -> Iterator[Row]:
     code = "import time; t = time.perf_counter(); import course_lib; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(7)]
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(7)
+    ]
     yield Row("import", "import course_lib", statistics.median(times), "s", at_most=0.15)
 
 
 # --- learning ---------------------------------------------------------------------------------------------
 
 
-def recipes(words: data.TranslationData) -> dict[str, tuple[Callable[[], nn.Module], training.TrainConfig, int]]:
+def recipes(
+    words: data.TranslationData,
+) -> dict[str, tuple[Callable[[], nn.Module], training.TrainConfig, int]]:
     """How each model of the course learns number words: model, training, batch size."""
     sizes = len(words.source_words), len(words.target_words)
     return {
@@ -300,12 +310,12 @@ def recipes(words: data.TranslationData) -> dict[str, tuple[Callable[[], nn.Modu
         ),
         "RNN with attention": (
             lambda: AttentionSeq2Seq(Seq2SeqConfig(*sizes)),
-            training.TrainConfig(steps=250, lr=5e-3, warmup=20, matmul="medium"),
+            training.TrainConfig(steps=150, lr=1e-2, warmup=20),
             32,
         ),
         "RNN without attention": (
             lambda: Seq2Seq(Seq2SeqConfig(*sizes)),
-            training.TrainConfig(steps=250, lr=5e-3, warmup=20, matmul="medium"),
+            training.TrainConfig(steps=240, lr=1e-2, warmup=20),
             32,
         ),
     }

@@ -82,7 +82,7 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward. With `causal` (and a cache, `step`) it is GPT's block too."""
+    """Self-attention (or the attention given), then feed-forward. With `causal`, or by `step`, it is GPT's block."""
 
     def __init__(
         self,
@@ -94,9 +94,10 @@ class EncoderBlock(nn.Module):
         dropout: float = 0.0,
         activation: str = "relu",
         positions: ScorePositions | None = None,
+        attention: MultiHeadAttention | None = None,
     ):
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, heads, dropout=dropout, positions=positions)
+        self.attention = attention or MultiHeadAttention(d_model, heads, dropout=dropout, positions=positions)
         self.feed_forward = FeedForward(d_model, d_ff, activation, dropout)
         self.skip_1, self.skip_2 = (Residual(d_model, pre_norm, dropout) for _ in range(2))
 
@@ -106,9 +107,7 @@ class EncoderBlock(nn.Module):
         y = self.feed_forward(self.skip_2.enter(x))
         return self.skip_2.leave(x, y)
 
-    def step(
-        self, x: Tensor, past: KeyValue | None, mask: Tensor | None = None
-    ) -> tuple[Tensor, KeyValue]:
+    def step(self, x: Tensor, past: KeyValue | None, mask: Tensor | None = None) -> tuple[Tensor, KeyValue]:
         """The newest tokens only, causally; the keys and values of the others come from `past`."""
         y, present = self.attention.step(self.skip_1.enter(x), past, mask)
         x = self.skip_1.leave(x, y)

@@ -1,6 +1,6 @@
 """lessons/*.py → notebooks/, exercises/, solutions/: the notebooks are generated, byte for byte.
 
-A lesson is a percent-format script. In an exercise lesson, a code cell `# answer: course_lib.by_hand.attention` becomes
+A lesson is a percent-format script. In an exercise lesson, a code cell `# answer: course_lib.file.name` becomes
 two cells: the stub (signature, docstring, NotImplementedError) or the whole answer, and the check.
 """
 
@@ -64,27 +64,36 @@ def read_lesson(path: Path) -> list[Cell]:
 def answer_source(exercise: Exercise) -> str:
     """The answer's text without its annotations, which only the library needs."""
     source = textwrap.dedent(inspect.getsource(exercise.load_answer()))
-    cuts = []
+    cuts: set[tuple[int, ...]] = set()  # row and column of begin and end, and is it an argument's?
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.arg) and node.annotation is not None:
-            start = (node.lineno, node.col_offset + len(node.arg.encode()))
-            cuts.append((start, (node.annotation.end_lineno, node.annotation.end_col_offset)))
-        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
-            start = _arrow(source, node.returns)
-            cuts.append((start, (node.returns.end_lineno, node.returns.end_col_offset)))
+            cuts.add((node.lineno, node.col_offset + len(node.arg.encode()), *_end(node.annotation), True))
+        elif isinstance(node, ast.FunctionDef):
+            if node.returns is not None:
+                cuts.add((*_arrow(source, node.returns), *_end(node.returns), False))
+            for inner in ast.walk(node):  # those of a class body stay: a dataclass lives by them
+                if isinstance(inner, ast.AnnAssign) and inner.value is not None:
+                    cuts.add((*_end(inner.target), *_end(inner.annotation), False))
     return _cut(source, cuts)
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or 0, node.end_col_offset or 0
 
 
 def _arrow(source: str, returns: ast.expr) -> tuple[int, int]:
     """Where the " ->" before a return annotation begins."""
     line = source.encode().split(b"\n")[returns.lineno - 1]
-    return returns.lineno, line.rindex(b"->", 0, returns.col_offset) - 1
+    return returns.lineno, len(line[: line.rindex(b"->", 0, returns.col_offset)].rstrip())
 
 
-def _cut(source: str, cuts: list[Any]) -> str:
+def _cut(source: str, cuts: set[tuple[int, ...]]) -> str:
     lines = [line.encode() for line in source.split("\n")]
-    for (row, column), (end_row, end_column) in sorted(cuts, reverse=True):
-        lines[row - 1 : end_row] = [lines[row - 1][:column] + lines[end_row - 1][end_column:]]
+    for row, column, end_row, end_column, is_argument in sorted(cuts, reverse=True):
+        rest = lines[end_row - 1][end_column:]
+        if is_argument and rest.startswith(b" = "):
+            rest = b"=" + rest[3:]  # a default without an annotation is written without spaces
+        lines[row - 1 : end_row] = [lines[row - 1][:column] + rest]
     return "\n".join(line.decode() for line in lines).rstrip()
 
 
@@ -92,17 +101,29 @@ def stub_source(exercise: Exercise) -> str:
     """Signature and docstring of the answer; of a class, those of every method."""
     source = answer_source(exercise)
     lines = source.split("\n")
-    for node in sorted(_functions(ast.parse(source)), key=lambda n: -n.lineno):
-        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        first = body[0].lineno if body else node.end_lineno + 1
-        while lines[first - 2].strip().startswith("#"):
-            first -= 1  # a comment above the first statement belongs to the answer
-        indent = " " * (node.body[0].col_offset)
-        lines[first - 1 : node.end_lineno] = [f"{indent}raise NotImplementedError"]
+    for node in sorted(functions(ast.parse(source)), key=lambda n: -n.lineno):
+        first, last = _body_lines(node, lines)
+        indent = " " * node.body[0].col_offset
+        lines[first - 1 : last] = [f"{indent}raise NotImplementedError"]
     return "\n".join(lines)
 
 
-def _functions(tree: ast.Module) -> Iterator[Any]:
+def _body_lines(node: Any, lines: list[str]) -> tuple[int, int]:
+    """First and last line of a function's body without its docstring, with all comments that belong to it."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    starts = [n.lineno for s in body[:1] for n in [s, *getattr(s, "decorator_list", [])]]
+    first, last = min(starts, default=node.end_lineno + 1), node.end_lineno
+    expect(first > node.lineno, f"{node.name}: write its body on a line of its own, below `def`.")
+    while not lines[first - 2].strip() or lines[first - 2].strip().startswith("#"):
+        first -= 1
+    inside = " " * node.body[0].col_offset + "#"
+    while last < len(lines) and lines[last].startswith(inside):
+        last += 1
+    return first, last
+
+
+def functions(tree: ast.Module) -> Iterator[Any]:
+    """The functions of an answer: itself, or the methods of a class."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield from (n for n in node.body if isinstance(n, ast.FunctionDef))
@@ -127,7 +148,10 @@ def names_made(source: str) -> set[str]:
     import symtable
 
     plain = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith(("%", "!")))
-    top = symtable.symtable(plain, "cell", "exec")
+    try:
+        top = symtable.symtable(plain, "cell", "exec")
+    except SyntaxError as error:
+        raise ValueError(f"{error.msg} in a cell's line {error.lineno}: {error.text!r}") from None
     return {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
 
 
@@ -142,35 +166,48 @@ def lecture(path: Path, repository: str) -> dict[str, Any]:
 
 def exercise_pair(path: Path, repository: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The stub's notebook and the solution's, from one lesson."""
-    stem, by_answer = path.stem.removesuffix("_exercises"), _declared(path)
+    stem = path.stem.removesuffix("_exercises")
     stubs, solutions = ([_first_cell(path, f, repository), *_colab(repository)] for f in FOLDERS[1:])
-    known, left = {"check", "hint"}, dict(by_answer)
+    known, left = {"check", "hint"}, _declared(path)
     for cell in read_lesson(path):
-        marked = MARKER.match(cell.source) if cell.kind == "code" else None
-        if marked is None:
-            expect(
-                not re.match(r"#\s*(answer|exercise|solution)\b", cell.source),
-                f"{path.name}: {cell.source.splitlines()[0]!r} is no marker: write `# answer: course_lib.file.name`.",
-            )
-            known |= names_made(cell.source) if cell.kind == "code" else set()
+        exercise = _asked_for(path, cell, left)
+        if exercise is None:
+            known |= _names_made(path, cell)
             stubs.append(cell)
             solutions.append(cell)
             continue
-        exercise = left.pop(marked[1], None)
-        expect(
-            exercise is not None and marked.end() == len(cell.source),
-            f"{path.name}: {cell.source!r} names no exercise of this unit that is still to come; "
-            f"declared are: {', '.join(by_answer)}.",
-        )
-        assert exercise is not None
         _expect_heading(path, exercise, stubs[-1])
         _expect_names(path, exercise, known)
         known.add(exercise.name)
-        for cells, source, is_stub in ((stubs, stub_source(exercise), True), (solutions, answer_source(exercise), False)):
+        for cells, is_stub in ((stubs, True), (solutions, False)):
             cells[-1] = _with_facts(cells[-1], exercise)
-            cells += _answer_and_check(exercise, source, is_stub)
+            cells += _answer_and_check(exercise, is_stub)
     expect(not left, f"{path.name} has no cell for {', '.join(left)}, declared in course_lib/exercises.")
     return notebook(stem, stubs), notebook(stem, solutions)
+
+
+def _asked_for(path: Path, cell: Cell, left: dict[str, Exercise]) -> Exercise | None:
+    """The exercise whose marker this cell is, taken from those that are left; None for any other cell."""
+    first = cell.source.splitlines()[0]
+    if cell.kind != "code" or not re.match(r"#\s*(answer|exercise|solution)\b", first):
+        return None
+    marked = MARKER.fullmatch(first)
+    expect(marked is not None, f"{path.name}: {first!r} is no marker: write `# answer: course_lib.file.name`.")
+    assert marked is not None
+    expect(first == cell.source, f"{path.name}: a cell holds more than {first!r}: give the rest its own cell.")
+    expect(
+        marked[1] in left,
+        f"{path.name}: {first!r} names no exercise of this unit that is still to come; "
+        f"those are: {', '.join(left) or 'none'}.",
+    )
+    return left.pop(marked[1])
+
+
+def _names_made(path: Path, cell: Cell) -> set[str]:
+    try:
+        return names_made(cell.source) if cell.kind == "code" else set()
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
 
 
 def _declared(path: Path) -> dict[str, Exercise]:
@@ -201,7 +238,7 @@ def _with_facts(cell: Cell, exercise: Exercise) -> Cell:
     return Cell(cell.kind, cell.source.replace(heading, f"{heading}\n\n{facts}", 1), cell.metadata)
 
 
-def _answer_and_check(exercise: Exercise, source: str, is_stub: bool) -> list[Cell]:
+def _answer_and_check(exercise: Exercise, is_stub: bool) -> list[Cell]:
     slug = exercise.id.replace(".", "-")
     base = {"schema_version": 3, "task": False}
     answer = base | {"grade": False, "solution": True, "locked": False, "grade_id": f"answer-{slug}"}
@@ -209,7 +246,7 @@ def _answer_and_check(exercise: Exercise, source: str, is_stub: bool) -> list[Ce
     graded["points"] = exercise.points
     tags = {"tags": ["raises-exception"]} if is_stub else {}  # so that "run all" goes on to the next exercise
     return [
-        Cell("code", source, {"nbgrader": answer}),
+        Cell("code", stub_source(exercise) if is_stub else answer_source(exercise), {"nbgrader": answer}),
         Cell("code", f'check({exercise.name}, "{exercise.id}")', {"nbgrader": graded} | tags),
     ]
 
@@ -231,9 +268,9 @@ def _colab(repository: str) -> list[Cell]:
         return []
     source = (
         "import subprocess\nimport sys\n\n"
-        'if "google.colab" in sys.modules:  # Colab has the packages; the course\'s own library is missing there\n'
-        f'    wanted = "git+https://github.com/{repository}"\n'
-        '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", wanted, "anywidget"], check=True)'
+        'if "google.colab" in sys.modules:  # Colab has the packages, all but the course\'s own library\n'
+        f'    wanted = ["git+https://github.com/{repository}", "anywidget"]\n'
+        '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", *wanted], check=True)'
     )
     return [Cell("code", source, {"tags": ["colab"], "jupyter": {"source_hidden": True}})]
 
@@ -241,12 +278,12 @@ def _colab(repository: str) -> list[Cell]:
 def notebook(stem: str, cells: list[Cell]) -> dict[str, Any]:
     """The notebook as JSON: no outputs, and cell ids that follow from the content."""
     seen: dict[str, int] = {}
-    made = []
+    made: list[dict[str, Any]] = []
     for cell in cells:
         digest = hashlib.sha256(f"{stem}|{cell.kind}|{cell.source}".encode()).hexdigest()[:12]
         seen[digest] = seen.get(digest, 0) + 1
         id_ = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
-        body = {"cell_type": cell.kind, "id": id_, "metadata": cell.metadata}
+        body: dict[str, Any] = {"cell_type": cell.kind, "id": id_, "metadata": cell.metadata}
         body["source"] = cell.source.splitlines(keepends=True)
         made.append(body | ({"execution_count": None, "outputs": []} if cell.kind == "code" else {}))
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -262,6 +299,10 @@ def build(root: Path) -> dict[Path, str]:
     """Every generated notebook: its path and its text."""
     lessons = sorted((root / "lessons").glob("*.py"))
     expect(bool(lessons), f"There is no lesson in {root / 'lessons'}: is this the course's folder?")
+    expect(
+        (root / "pyproject.toml").exists(),
+        f"There is no pyproject.toml in {root}: is this the course's folder?",
+    )
     with open(root / "pyproject.toml", "rb") as file:
         repository = tomllib.load(file).get("tool", {}).get("course", {}).get("repository", "")
     made: dict[Path, dict[str, Any]] = {}
@@ -288,7 +329,9 @@ def differences(root: Path) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a notebook differs from its lesson")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a notebook differs from its lesson"
+    )
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="the course's folder (here)")
 
 

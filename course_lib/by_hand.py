@@ -313,9 +313,7 @@ def alibi_bias(heads: int, T: int, S: int | None = None) -> Array:
     return -alibi_slopes(heads)[:, None, None] * np.abs(relative_positions(T, S))
 
 
-def relative_attention(
-    q: Array, k: Array, v: Array, key_table: Array, value_table: Array, mask: Mask = None
-) -> Array:
+def relative_attention(q: Array, k: Array, v: Array, key_table: Array, value_table: Array, mask: Mask = None) -> Array:
     """Shaw et al.: s_ij = q_i · (k_j + a^K_ij) / √d_k, y_i = Σ_j w_ij (v_j + a^V_ij), a_ij = row of j - i."""
     _expect_arrays(0, q=q, k=k, v=v, key_table=key_table, value_table=value_table)
     expect_attention(q, k, v, mask)

@@ -19,9 +19,12 @@ import numpy as np
 
 from . import exercises, progress
 from .exercises.declare import Case, Check, Exercise, Misconception
-from .observe import Fault, Observation, Opaque, observe, plain
+from .observe import Observation, Opaque, observe, plain
 
-RTOL, ATOL = 1e-4, 1e-5  # wide enough for float32 and another order of summing, far narrower than any wrong idea
+RTOL, ATOL = (
+    1e-4,
+    1e-5,
+)  # wide enough for float32 and another order of summing, far narrower than any wrong idea
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ def name_the_idea(
 
 def argument_names(exercise: Exercise) -> tuple[str, ...]:
     """What the stub calls its arguments."""
-    answer = exercise.load_answer()
-    call = answer.forward if inspect.isclass(answer) else answer
+    answer: Any = exercise.load_answer()
+    call = getattr(answer, "forward") if inspect.isclass(answer) else answer  # noqa: B009
     names = tuple(inspect.signature(call).parameters)
     return names[1:] if inspect.isclass(answer) else names
 
@@ -292,7 +295,7 @@ def try_out(subject: Callable[..., Any], exercise: Exercise, seed: int = 0) -> R
 
 def check(subject: Callable[..., Any], exercise: str | None = None) -> None:
     """Try what you wrote: `check(attention, "04.2")`. Shows what holds and what does not, and records it."""
-    found = exercises.find(exercise or getattr(subject, "__name__", ""))
+    found = exercises.find(exercise or str(getattr(subject, "__name__", "")))
     report = examine(subject, found)
     if report.status == "missing":
         raise _quiet(NotImplementedError(f"{found.id} {found.name}: {report.message}")) from None
@@ -350,7 +353,7 @@ class Card:
     def _line(line: str) -> str:
         if line.startswith("! "):
             return f'<p style="margin:.4em 0;font-size:1.05em"><strong>{html.escape(line[2:])}</strong></p>'
-        pre = "font-family:monospace;white-space:pre;" if line.startswith("    ") else ""
+        pre = "font-family:monospace;white-space:pre-wrap;" if line.startswith("    ") else ""
         return f'<div style="{pre}margin:.1em 0">{html.escape(line)}</div>'
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "lab": Command("lab", "open the course in JupyterLab", "course lab --no-browser"),
     "doctor": Command("doctor", "check that all that the course needs is there and works", "course doctor"),
     "build": Command("build", "make the notebooks from the lessons", "course build --check"),
+    "validate": Command("validate", "check notebooks, exercises, links and times", "course validate --units 04"),
     "progress": Command("progress", "show what you have done so far", "course progress"),
     "bench": Command("bench", "measure speed and memory against torch's own modules", "course bench --help"),
 }

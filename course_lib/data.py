@@ -74,9 +74,7 @@ class Vocabulary:
         """The words up to the first EOS, without BOS and PAD."""
         words = []
         for place in _plain(ids):
-            expect(
-                0 <= place < len(self), f"Ids of this vocabulary go from 0 to {len(self) - 1}; got {place}."
-            )
+            expect(0 <= place < len(self), f"Ids of this vocabulary go from 0 to {len(self) - 1}; got {place}.")
             if place == EOS:
                 break
             if place not in (PAD, BOS):
@@ -87,9 +85,7 @@ class Vocabulary:
 def _tokens(sentence: Sequence[str]) -> Sequence[str]:
     """A string is a sequence of letters, which is not what anybody means here."""
     if isinstance(sentence, str):
-        raise TypeError(
-            f"A sentence is a list of words; got the string {sentence[:40]!r}. Try .split() on it."
-        )
+        raise TypeError(f"A sentence is a list of words; got the string {sentence[:40]!r}. Try .split() on it.")
     return sentence
 
 
@@ -290,9 +286,7 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> Iterator[
     with open(path, "rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             where = f"{path}, line {number}"
-            expect(
-                len(line) < LONGEST_LINE, f"{where}: longer than {LONGEST_LINE:,} bytes; is this a text file?"
-            )
+            expect(len(line) < LONGEST_LINE, f"{where}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
@@ -308,9 +302,7 @@ def _pair(fields: list[str], columns: tuple[int, int], where: str) -> tuple[str,
         f"got {len(fields)}: {fields[0][:60]!r}.",
     )
     source, target = (fields[column].strip() for column in columns)
-    expect(
-        bool(source and target), f"{where}: one side of the pair is empty: {source[:60]!r}, {target[:60]!r}."
-    )
+    expect(bool(source and target), f"{where}: one side of the pair is empty: {source[:60]!r}, {target[:60]!r}.")
     return source, target
 
 
@@ -361,9 +353,7 @@ def next_token_windows(
     """`steps` batches of windows at random places: inputs (batch, block), and targets one token ahead."""
     tokens = torch.as_tensor(ids, dtype=torch.long)
     expect(tokens.ndim == 1, f"ids should be one row of tokens; got shape {shape(tokens)}.")
-    expect(
-        block >= 1 and batch >= 1 and steps >= 0, f"block and batch are at least 1; got {block} and {batch}."
-    )
+    expect(block >= 1 and batch >= 1 and steps >= 0, f"block and batch are at least 1; got {block} and {batch}.")
     expect(
         len(tokens) > block,
         f"A window of {block} tokens and the one after it need {block + 1}; the text has {len(tokens)}.",

@@ -77,9 +77,7 @@ def sample(
     prompt = tokens_for(model, prompt, "prompt")
     if source is not None:
         source = tokens_for(model, source, "source")
-        expect(
-            len(source) == len(prompt), f"Each source needs its prompt; got {shape(source)}, {shape(prompt)}."
-        )
+        expect(len(source) == len(prompt), f"Each source needs its prompt; got {shape(source)}, {shape(prompt)}.")
     if not crop:
         expect_room(model, prompt.shape[1] + steps - 1)  # nobody reads the last token drawn
     pick = drawer(temperature, top_k, top_p, generator) if temperature > 0 else most_probable

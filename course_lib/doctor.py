@@ -65,9 +65,7 @@ def locked() -> dict[str, str]:
     """The exact versions of lock.txt; empty where the library is installed without it."""
     lock = ROOT / "lock.txt"
     lines = lock.read_text(encoding="utf-8").splitlines() if lock.exists() else []
-    return {
-        name: version for name, _, version in (x.partition("==") for x in lines if x[:1] not in ("", "#"))
-    }
+    return {name: version for name, _, version in (x.partition("==") for x in lines if x[:1] not in ("", "#"))}
 
 
 def check_packages() -> Iterator[Finding]:
@@ -106,12 +104,8 @@ def device_finding(kind: str, *, driver: bool, cuda: str | None) -> Finding:
         return Finding(True, f"device {kind}: torch can use this machine's GPU")
     if not driver:
         return Finding(True, "device cpu: there is no GPU that torch can use, and the course needs none")
-    reason = (
-        f"it was built for CUDA {cuda}: update the driver" if cuda else f"its build has no CUDA: {AFRESH}"
-    )
-    return Finding(
-        False, "device cpu, though there is an NVIDIA driver", f"torch cannot use it; {reason}", False
-    )
+    reason = f"it was built for CUDA {cuda}: update the driver" if cuda else f"its build has no CUDA: {AFRESH}"
+    return Finding(False, "device cpu, though there is an NVIDIA driver", f"torch cannot use it; {reason}", False)
 
 
 def check_jupyterlab() -> Iterator[Finding]:
@@ -119,9 +113,7 @@ def check_jupyterlab() -> Iterator[Finding]:
     import jupyterlab
     from jupyterlab.labapp import LabApp  # what `course lab` starts
 
-    yield Finding(
-        bool(LabApp.name), f"JupyterLab {jupyterlab.__version__} with Python kernel {ipykernel.__version__}"
-    )
+    yield Finding(bool(LabApp.name), f"JupyterLab {jupyterlab.__version__} with Python kernel {ipykernel.__version__}")
 
 
 def check_folder() -> Iterator[Finding]:

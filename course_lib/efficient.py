@@ -199,7 +199,7 @@ class _Walk(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """With dW = dO Vᵀ: dS = W ∘ (dW − Σⱼ W dW), and Σⱼ W dW = Σ dO ∘ O needs no weights."""
         q_NTK, k_NSK, v_NSV, seen_N1S, out_NTV, lse_NT1 = ctx.saved_tensors
-        dout_NTV = grads[0].contiguous()
+        (dout_NTV,) = grads
         dq_NTK, dk_NSK, dv_NSV = (torch.zeros_like(x) for x in (q_NTK, k_NSK, v_NSV))
         mean_NT1 = (dout_NTV * out_NTV).sum(-1, keepdim=True)
         with _no_autocast(q_NTK):
@@ -259,9 +259,7 @@ class Linformer(nn.Module):
             nn.Parameter(torch.randn(rank, length, generator=generator) / math.sqrt(rank)) for _ in range(2)
         )
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False
-    ) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """q (..., T, K), k (..., S, K), v (..., S, V); the mask hides padding and is (..., 1, S)."""
         expect_attention(q, k, v, mask)
         keys, length = k.shape[-2], self.e.shape[1]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import masks
-from .attention import KeyValue
+from . import masks, sparse
+from .attention import KeyValue, MultiHeadAttention, merge_heads
 from .blocks import EncoderBlock, LayerNorm, look_up
 from .positions import LearnedPositions
 from .shapes import expect, expect_rank, shape
@@ -39,6 +40,29 @@ class GPTConfig:
 GPT2_SMALL = GPTConfig(vocab=50_257, max_length=1024, d_model=768, heads=12, layers=12, dropout=0.1)
 
 
+class BandedAttention(MultiHeadAttention):
+    """Causal attention to the last `band` tokens, itself included; no T × T matrix, and a cache that stays small."""
+
+    def __init__(self, d_model: int, heads: int, band: int, *, dropout: float = 0.0):
+        super().__init__(d_model, heads, dropout=dropout)
+        self.band = band
+
+    def step(self, x: Tensor, past: KeyValue | None, mask: Tensor | None = None) -> tuple[Tensor, KeyValue]:
+        """As for all tokens, but `present` keeps only those that the next token may still see."""
+        expect(mask is None, "A band is its own mask.")
+        q, new = self.project(x)
+        kv = new if past is None else past.extend(new)
+        queries, keys = q.shape[-2], kv.k.shape[-2]
+        first = max(0, keys - self.band + 1)
+        present = KeyValue(kv.k[..., first:, :], kv.v[..., first:, :])
+        dropping = self.training and self.dropout > 0
+        if queries > self.band and self.recorded is None and not dropping:
+            pattern = sparse.window(queries, self.band - 1, keys, causal=True, device=x.device)
+            return self.w_o(merge_heads(sparse.attend(q, *kv, pattern))), present
+        seen = masks.window(queries, self.band - 1, keys, causal=True, device=x.device)
+        return self.attend(q, kv, seen), present
+
+
 class GPT(nn.Module):
     """p(next token | tokens so far) = softmax(norm(blocks(E[tokens] + P)) Eᵀ)."""
 
@@ -48,12 +72,19 @@ class GPT(nn.Module):
         expect(c.band is None or c.band >= 1, f"A band holds 1 token or more; got {c.band}.")
         self.embedding = nn.Embedding(c.vocab, c.d_model)
         self.positions = LearnedPositions(c.max_length, c.d_model)
-        self.blocks = nn.ModuleList(
-            EncoderBlock(c.d_model, c.heads, 4 * c.d_model, dropout=c.dropout, activation="gelu_tanh")
-            for _ in range(c.layers)
-        )
+        blocks = nn.ModuleList(self._block(layer) for layer in range(c.layers))
+        self.blocks = cast(Sequence[EncoderBlock], blocks)
         self.norm = LayerNorm(c.d_model)
         self._initialise()
+
+    def _block(self, layer: int) -> EncoderBlock:
+        c = self.config
+        attention = None
+        if c.band is not None and c.is_banded(layer):
+            attention = BandedAttention(c.d_model, c.heads, c.band, dropout=c.dropout)
+        return EncoderBlock(
+            c.d_model, c.heads, 4 * c.d_model, dropout=c.dropout, activation="gelu_tanh", attention=attention
+        )
 
     def _initialise(self) -> None:
         """Normal weights with std 0.02; what is added to the residual stream 2L times shrinks by √(2L)."""
@@ -93,16 +124,9 @@ class GPT(nn.Module):
         x = F.dropout(x, self.config.dropout, self.training)
         present = []
         for layer, block in enumerate(self.blocks):
-            mask = self._band(tokens, seen) if self.config.is_banded(layer) else None
-            x, kept = block.step(x, None if past is None else past[layer], mask)
+            x, kept = block.step(x, None if past is None else past[layer])
             present.append(kept)
         return self.norm(x), tuple(present)
-
-    def _band(self, tokens: Tensor, seen: int) -> Tensor:
-        """The last `band` tokens of each query, itself included."""
-        length = tokens.shape[1]
-        assert self.config.band is not None
-        return masks.window(length, self.config.band - 1, seen + length, causal=True, device=tokens.device)
 
 
 # Hugging Face's names for what stands here on the right. Its "Conv1D" layers store matrices as (in, out).

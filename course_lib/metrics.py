@@ -92,9 +92,7 @@ def _expect_pairs(predictions: Sequence[Sentence], references: Sequence[Sentence
     _expect_same_length(predictions, references, "predictions", "references")
     for tokens in (*predictions, *references):
         if isinstance(tokens, str):
-            raise TypeError(
-                f"Each sentence is a list of tokens; got the string {tokens[:40]!r}. Try .split() on it."
-            )
+            raise TypeError(f"Each sentence is a list of tokens; got the string {tokens[:40]!r}. Try .split() on it.")
 
 
 def _expect_same_length(one: Sequence, other: Sequence, name: str, other_name: str) -> None:

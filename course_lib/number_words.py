@@ -32,9 +32,7 @@ _GERMAN = _table(
     "sechzehn siebzehn achtzehn neunzehn"
 )
 _GERMAN_TENS = _table("- zehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
-_FRENCH = _table(
-    "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize"
-)
+_FRENCH = _table("zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize")
 _FRENCH_TENS = {
     10: ("dix",),
     20: ("vingt",),

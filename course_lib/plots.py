@@ -1,4 +1,4 @@
-"""Still pictures: matplotlib figures with a title, named axes, one scale for all, and a text for those who cannot see."""
+"""Still pictures: matplotlib figures with a title, named axes, one scale, and a text for those who cannot see."""
 
 from __future__ import annotations
 

@@ -36,9 +36,7 @@ def expect_rank(x: Any, name: str, letters: str) -> None:
     """`x` has one axis per letter: expect_rank(x, "x", "BTD")."""
     if len(x.shape) != len(letters):
         axes = ", ".join(f"{letter} = {KEY[letter]}" for letter in letters)
-        raise ValueError(
-            f"{name} should have {len(letters)} axes ({axes}); got shape {shape(x)} with {len(x.shape)}."
-        )
+        raise ValueError(f"{name} should have {len(letters)} axes ({axes}); got shape {shape(x)} with {len(x.shape)}.")
 
 
 def expect_last(x: Any, name: str, width: int, symbol: str = "d_model") -> None:

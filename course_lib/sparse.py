@@ -61,9 +61,7 @@ def _slice(numbers: range) -> slice:
 
 def fixed(length: int, size: int, summary: int = 1, *, device: Device = None) -> Pattern:
     """Sparse Transformer: a query's own block, and the last `summary` words of each block before; j ≤ i."""
-    expect(
-        1 <= summary <= size, f"Of a block of {size} words, 1 to {size} can be its summary; got {summary}."
-    )
+    expect(1 <= summary <= size, f"Of a block of {size} words, 1 to {size} can be its summary; got {summary}.")
     # One tile holds several small blocks, or a part of a large one.
     group = max(ROWS // size, 1) * size
     corner = masks.fixed(min(group, TILE), size, summary, device=device)
@@ -87,9 +85,7 @@ def fixed(length: int, size: int, summary: int = 1, *, device: Device = None) ->
 def block_sparse(layout: Tensor, size: int, length: int | None = None, *, device: Device = None) -> Pattern:
     """Cell (a, b) of the coarse layout says whether the a-th block of queries sees the b-th block of keys."""
     expect(layout.dim() == 2, f"A layout has two axes (query blocks, key blocks); got shape {shape(layout)}.")
-    expect(
-        layout.dtype == torch.bool, f"A layout is boolean, True where a block may attend; got {layout.dtype}."
-    )
+    expect(layout.dtype == torch.bool, f"A layout is boolean, True where a block may attend; got {layout.dtype}.")
     expect(size >= 1, f"A block has 1 word or more; got {size}.")
     queries, keys = (blocks * size if length is None else length for blocks in layout.shape)
     expect(

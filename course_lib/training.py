@@ -143,9 +143,7 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     return torch.autocast(device.type, dtype=PRECISIONS[precision])
 
 
-def evaluate(
-    model: nn.Module, batches: Iterable[Batch], *, pad: int | None = 0, precision: str = "float32"
-) -> float:
+def evaluate(model: nn.Module, batches: Iterable[Batch], *, pad: int | None = 0, precision: str = "float32") -> float:
     """Mean loss per real token over all `batches`, without dropout, without gradients."""
     config = TrainConfig(steps=1, pad=pad, precision=precision)
     sums, counts = [], []
@@ -229,18 +227,14 @@ class History:
         """Fetch what waits, all at once. Loss and gradient must be finite; with `overflow`, the loss."""
         if not self.waiting:
             return
-        loss, norm, tokens = (
-            torch.stack(column).cpu().tolist() for column in zip(*self.waiting, strict=True)
-        )
+        loss, norm, tokens = (torch.stack(column).cpu().tolist() for column in zip(*self.waiting, strict=True))
         self.waiting.clear()
         self.losses += loss
         self.norms += norm
         self.tokens += tokens
         for back, (one_loss, one_norm) in enumerate(zip(loss, norm, strict=True)):
             if not math.isfinite(one_loss) or not (overflow or math.isfinite(one_norm)):
-                raise ValueError(
-                    not_finite(len(self.losses) - len(loss) + back + 1, one_loss, one_norm, tokens[back])
-                )
+                raise ValueError(not_finite(len(self.losses) - len(loss) + back + 1, one_loss, one_norm, tokens[back]))
 
     def numbers(self) -> dict[str, list]:
         """The columns, for a checkpoint or a table."""
@@ -289,9 +283,7 @@ class Run:
             {"params": [p for p in trained if p.ndim > 1], "weight_decay": config.weight_decay},
             {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        optimizer = torch.optim.AdamW(
-            [g for g in groups if g["params"]], lr=config.lr, betas=config.betas, fused=fused
-        )
+        optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=config.lr, betas=config.betas, fused=fused)
         return cls(model, config, optimizer, scaler)
 
 
@@ -318,16 +310,12 @@ def fit(
     a generator of its own), and those already used are skipped. Under torchrun all processes are given the
     same batches, and each takes its rows of every one. `on_step(steps done)` ends training by returning True.
     """
-    expect(not resume or checkpoint is not None, "resume=True needs checkpoint=, the file to go on from.")
     factor = schedule or partial(warmup_linear, warmup=config.warmup, total=config.steps)
     model.to(device_of(model) if device is None else device)
     processes = join_processes(device_of(model))
     with prepared(model, config):
-        run = Run.begin(model, config)
-        if resume and checkpoint is not None and Path(checkpoint).exists():
-            load_checkpoint(checkpoint, run, processes)
-        processes.share(run)
-        began = time.perf_counter() - (run.history.seconds[-1] if run.history.seconds else 0.0)
+        run = begin_or_resume(model, config, checkpoint, resume, processes)
+        began = time.perf_counter() - (run.history.seconds or [0.0])[-1]
         quiet = not progress or processes.rank > 0
         with tqdm(total=config.steps, initial=run.step, desc="training", unit="step", disable=quiet) as bar:
             for batch in islice(batches, run.step, config.steps):
@@ -343,6 +331,19 @@ def fit(
     return run.history
 
 
+def begin_or_resume(
+    model: nn.Module, config: TrainConfig, checkpoint: str | Path | None, resume: bool, processes: Processes
+) -> Run:
+    """A run at its first step or, with `resume`, where the checkpoint left it, the same in all processes."""
+    run = Run.begin(model, config)
+    if resume:
+        expect(checkpoint is not None, "resume=True needs checkpoint=, the file to go on from.")
+        if checkpoint is not None and Path(checkpoint).exists():
+            load_checkpoint(checkpoint, run, processes)
+    processes.share(run)
+    return run
+
+
 def train_step(run: Run, batch: Batch, rate: float, processes: Processes) -> tuple[Tensor, Tensor, Tensor]:
     """Forward, backward, update: loss per token, length of its gradient, and how many tokens there were."""
     batch = on_device(batch, device_of(run.model))
@@ -353,9 +354,7 @@ def train_step(run: Run, batch: Batch, rate: float, processes: Processes) -> tup
     return loss, update(run, rate), tokens
 
 
-def look_around(
-    run: Run, bar: tqdm, checkpoint: str | Path | None, processes: Processes, *, last: bool
-) -> None:
+def look_around(run: Run, bar: tqdm, checkpoint: str | Path | None, processes: Processes, *, last: bool) -> None:
     """Every now and then: read the losses, show the newest, write a checkpoint."""
     bar.update()
     last = last or run.step == run.config.steps
@@ -392,9 +391,7 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
     shapes = ", ".join(map(shape, batch))
     expect(len(batch) >= 2, f"A batch holds what the model reads and then the targets; got only {shapes}.")
     expect(
-        batch[0].ndim > 0
-        and len(batch[0]) > 0
-        and len({len(tensor) for tensor in batch if tensor.ndim}) == 1,
+        batch[0].ndim > 0 and len(batch[0]) > 0 and len({len(tensor) for tensor in batch if tensor.ndim}) == 1,
         f"All tensors of a batch should have the same number of rows, at least one; got {shapes}.",
     )
     return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
@@ -529,9 +526,7 @@ def load_checkpoint(path: str | Path, run: Run, processes: Processes | None = No
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """What `save_checkpoint` wrote, as plain numbers and tensors: no code of the file is ever run."""
     try:
-        with zipfile.ZipFile(
-            path
-        ) as archive:  # torch.save writes a zip; torch.load does not check its checksums
+        with zipfile.ZipFile(path) as archive:  # torch.save writes a zip; torch.load does not check its checksums
             damaged = archive.testzip()
         expect(damaged is None, f"{path} is damaged: {damaged} is not what was written.")
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -72,16 +73,15 @@ class Transformer(nn.Module):
             f"One shared table needs one vocabulary; got {c.source_vocab} source and {c.target_vocab} target words.",
         )
         self.target_embedding = nn.Embedding(c.target_vocab, c.d_model)
-        self.source_embedding = (
-            self.target_embedding if c.share_embeddings else nn.Embedding(c.source_vocab, c.d_model)
-        )
+        self.source_embedding = self.target_embedding if c.share_embeddings else nn.Embedding(c.source_vocab, c.d_model)
         for table in (self.source_embedding, self.target_embedding):
             nn.init.normal_(table.weight, std=c.embedding_std / math.sqrt(c.d_model))
         self.positions = SinusoidalPositions(c.d_model)
-        sizes = dict(pre_norm=c.pre_norm, dropout=c.dropout, activation=c.activation)
+        sizes: dict[str, Any] = dict(pre_norm=c.pre_norm, dropout=c.dropout, activation=c.activation)
         width = (c.d_model, c.heads, c.d_ff)
-        self.encoder = nn.ModuleList(EncoderBlock(*width, **sizes) for _ in range(c.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderBlock(*width, **sizes) for _ in range(c.decoder_layers))
+        encoder = nn.ModuleList(EncoderBlock(*width, **sizes) for _ in range(c.encoder_layers))
+        decoder = nn.ModuleList(DecoderBlock(*width, **sizes) for _ in range(c.decoder_layers))
+        self.encoder, self.decoder = cast(Sequence[EncoderBlock], encoder), cast(Sequence[DecoderBlock], decoder)
         self.encoder_norm, self.decoder_norm = (
             LayerNorm(c.d_model) if c.final_norm else nn.Identity() for _ in range(2)
         )
@@ -130,7 +130,7 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, C) after the newest tokens (B, T), and the state that has seen them."""
         offset = 0 if state.past is None else state.past[0].k.shape[-2]
-        past = state.past or (None,) * len(self.decoder)
+        past: Sequence[KeyValue | None] = state.past or (None,) * len(self.decoder)
         x = self.embed(self.target_embedding, tokens, offset)
         presents = []
         for block, kept, memory in zip(self.decoder, past, state.memory, strict=True):

@@ -44,9 +44,7 @@ class RelativeMultiHead(nn.Module):
         super().__init__()
         expect_divides(heads, d_model)
         self.d_model, self.heads, self.dropout = d_model, heads, dropout
-        self.w_q, self.w_k, self.w_v, self.w_r, self.w_o = (
-            nn.Linear(d_model, d_model, bias=False) for _ in range(5)
-        )
+        self.w_q, self.w_k, self.w_v, self.w_r, self.w_o = (nn.Linear(d_model, d_model, bias=False) for _ in range(5))
         self.waves = SinusoidTable(d_model, base=10_000.0)
         self.u, self.v = (nn.Parameter(torch.zeros(heads, 1, d_model // heads)) for _ in range(2))
 

@@ -235,9 +235,7 @@ assert not np.allclose(attention(q, k, edited_v, scale=1.0), attention(q, k, v, 
 scores = q @ k.T
 assert scores.tolist() == [[2, 4, 4], [4, 16, 12], [4, 12, 10]]
 y = softmax(scores) @ v
-assert np.allclose(
-    y, [[1.9366, 6.6831, 1.5951], [2.0000, 7.9640, 0.0540], [1.9997, 7.7599, 0.3584]], atol=5e-5
-)
+assert np.allclose(y, [[1.9366, 6.6831, 1.5951], [2.0000, 7.9640, 0.0540], [1.9997, 7.7599, 0.3584]], atol=5e-5)
 y
 
 # %% [markdown]
@@ -329,7 +327,7 @@ assert np.allclose(y_c.T, y)
 # The cells below need torch; everything above does not. The library's `attention` takes the road that is fastest on your
 # machine, and gives the same numbers.
 
-# %%
+# %% tags=["needs-torch"]
 import torch
 
 from course_lib.attention import attention as torch_attention
@@ -340,7 +338,7 @@ assert np.allclose(y_torch.numpy(), y)
 # %% [markdown]
 # And torch can say in which direction the matrices should move, which is how they are learned.
 
-# %%
+# %% tags=["needs-torch"]
 w = torch.from_numpy(w_v.copy()).requires_grad_()
 out = torch_attention(torch.from_numpy(q), torch.from_numpy(k), torch.from_numpy(x) @ w, scale=1.0)
 out.sum().backward()

@@ -160,9 +160,7 @@ def _strangers(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Te
 def _refuse_device_indices(args: tuple[Any, ...]) -> None:
     """A CPU tensor cannot be indexed from the device: its kernel would have to look there."""
     if not on_device(args[0]) and any(on_device(index) for index in _tensors(args[1])):
-        raise RuntimeError(
-            "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
-        )
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
 
 
 def _refuse(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -175,9 +173,7 @@ def _refuse(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         )
     generator = kwargs.get("generator")
     if generator is not None and generator._cdata not in _generators:
-        raise RuntimeError(
-            f"Expected a '{NAME}' device type for generator but found '{generator.device.type}'"
-        )
+        raise RuntimeError(f"Expected a '{NAME}' device type for generator but found '{generator.device.type}'")
 
 
 # --- Memory: a storage of the device and its twin on the CPU ------------------------------------------------
@@ -330,8 +326,7 @@ def _run(op: Op, *args: Any, **kwargs: Any) -> Any:
 # --- Mixed precision: the casts of CUDA's autocast, as torch lists them for every backend -------------------
 
 LOW_PRECISION = (
-    "addmm addmv addr matmul einsum mm mv linear addbmm baddbmm bmm prelu conv1d conv2d "
-    "scaled_dot_product_attention"
+    "addmm addmv addr matmul einsum mm mv linear addbmm baddbmm bmm prelu conv1d conv2d scaled_dot_product_attention"
 )
 FLOAT32 = (
     "exp expm1 log log10 log2 log1p reciprocal rsqrt pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar softplus "

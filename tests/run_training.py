@@ -108,9 +108,7 @@ def parallel(folder: Path) -> None:
     if rank == 0:
         alone.write_bytes((folder / "plain.pt").read_bytes())
     apart = message_of(
-        lambda: fit(
-            tiny(0, torch.float64), make_batches(6), PARALLEL, checkpoint=alone, resume=True, progress=False
-        )
+        lambda: fit(tiny(0, torch.float64), make_batches(6), PARALLEL, checkpoint=alone, resume=True, progress=False)
     )
     ended = {"model": model.state_dict(), "history": history.numbers(), "shown": shown.getvalue()}
     ended |= {"whole": whole, "halves": halves, "written": len(written), "few": few, "apart": apart}

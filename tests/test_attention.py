@@ -105,9 +105,7 @@ def test_masked_softmax_gives_zero_to_what_is_hidden_and_to_empty_rows(dtype):
     weights = A.masked_softmax(scores, mask)
     assert (weights[~mask.expand_as(weights)] == 0).all()
     rows = weights.double().sum(-1)
-    torch.testing.assert_close(
-        rows, mask.any(-1).expand_as(rows).double(), atol=TOLERANCE[dtype], rtol=0
-    )
+    torch.testing.assert_close(rows, mask.any(-1).expand_as(rows).double(), atol=TOLERANCE[dtype], rtol=0)
     assert (weights[1, :, 1, 3] == 1).all()
     (weights * draw(B, H, T, S, grad=False).to(dtype)).sum().backward()
     assert scores.grad.isfinite().all()
@@ -250,8 +248,10 @@ def test_dropout_drops_weights_and_scales_the_rest():
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**20))
 def test_roads_agree_for_any_sizes(queries, keys, width, value_width, seed):
     g = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(2, n, w, generator=g, dtype=torch.float64) for n, w in
-               ((queries, width), (keys, width), (keys, value_width)))
+    q, k, v = (
+        torch.randn(2, n, w, generator=g, dtype=torch.float64)
+        for n, w in ((queries, width), (keys, width), (keys, value_width))
+    )
     mask = torch.rand(2, queries, keys, generator=g) > 0.5
     torch.testing.assert_close(A.explicit(q, k, v, mask)[0], A.fused(q, k, v, mask), atol=1e-12, rtol=1e-12)
 
@@ -295,7 +295,7 @@ def test_self_attention_is_a_set_operation():
     x = draw(B, T, D)
     order = torch.tensor([3, 0, 4, 1, 2])
     torch.testing.assert_close(A.self_attention(x[:, order]), A.self_attention(x)[:, order])
-    wanted, _, inputs = reference(x, x, x, scale=1.0)
+    wanted, _, _ = reference(x, x, x, scale=1.0)
     torch.testing.assert_close(A.self_attention(x), wanted)
     assert torch.autograd.gradcheck(A.self_attention, draw(2, 3, 2))
 
@@ -415,7 +415,11 @@ def test_multi_head_equals_torch_in_value_weights_and_gradient(bias, cross, kind
     twin = torch_twin(layer)
     other = x if memory is None else memory
     theirs, their_weights = twin(
-        x, other, other, attn_mask=None if full is None else ~full.reshape(B * H, T, keys), average_attn_weights=False
+        x,
+        other,
+        other,
+        attn_mask=None if full is None else ~full.reshape(B * H, T, keys),
+        average_attn_weights=False,
     )
     ours, weights = layer(x, memory, mask, need_weights=True)
     torch.testing.assert_close(ours, theirs)
@@ -427,8 +431,11 @@ def test_multi_head_equals_torch_in_value_weights_and_gradient(bias, cross, kind
     cotangent, inputs = draw(B, T, D, seed=8, grad=False), [x] if memory is None else [x, memory]
     got = torch.autograd.grad(layer(x, memory, mask), [*inputs, *layer.parameters()], cotangent)
     want = torch.autograd.grad(theirs, [*inputs, *twin.parameters()], cotangent)
-    for a, b in zip(sorted(got, key=lambda g: (g.shape, g.sum())), sorted(want, key=lambda g: (g.shape, g.sum())),
-                    strict=True):
+    for a, b in zip(
+        sorted(got, key=lambda g: (g.shape, g.sum())),
+        sorted(want, key=lambda g: (g.shape, g.sum())),
+        strict=True,
+    ):
         torch.testing.assert_close(a, b)
 
 
@@ -520,7 +527,11 @@ ATTENTION_ERRORS = [
     (lambda q, k, v: (q[..., :0], k[..., :0], v), ValueError, r"at least one key of at least one dimension"),
     (lambda q, k, v: (q, k, v, torch.ones(T, S)), TypeError, r"boolean.*got torch.float32"),
     (lambda q, k, v: (q, k, v, [[True]]), TypeError, r"boolean.*got list"),
-    (lambda q, k, v: (q, k, v, torch.ones(S, T, dtype=torch.bool)), ValueError, r"\(5, 7\).*got shape \(7, 5\)"),
+    (
+        lambda q, k, v: (q, k, v, torch.ones(S, T, dtype=torch.bool)),
+        ValueError,
+        r"\(5, 7\).*got shape \(7, 5\)",
+    ),
     (lambda q, k, v: (q, k, v, torch.ones(S, dtype=torch.bool)), ValueError, r"got shape \(7,\)"),
     (lambda q, k, v: (q, k, v, torch.ones(T, 2, dtype=torch.bool)), ValueError, r"got shape \(5, 2\)"),
 ]
@@ -543,7 +554,10 @@ def test_bad_input_is_named(road, spoil, error, message):
         (lambda: make_layer()(draw(B, T, K)), r"x should be d_model = 12; got shape \(2, 5, 4\)"),
         (lambda: make_layer()(draw(B, T, D), draw(B, S, K)), r"memory should be d_model = 12"),
         (lambda: make_layer()(draw(B, T, D), draw(S, D)), r"memory should have 3 axes"),
-        (lambda: A.dot_scores(draw(B, D), draw(B, S, K)), r"width of the source states = 4; got shape \(2, 12\)"),
+        (
+            lambda: A.dot_scores(draw(B, D), draw(B, S, K)),
+            r"width of the source states = 4; got shape \(2, 12\)",
+        ),
         (lambda: A.general_scores(draw(D), draw(S, K), draw(K, D)), r"\(12, 4\); got shape \(4, 12\)"),
     ],
 )

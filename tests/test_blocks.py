@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -138,9 +139,7 @@ def torch_encoder_layer(ours: EncoderBlock, pre_norm, activation="relu"):
 
 
 def torch_decoder_layer(ours: DecoderBlock, pre_norm):
-    theirs = nn.TransformerDecoderLayer(
-        D, H, FF, dropout=0.0, batch_first=True, norm_first=pre_norm
-    ).double()
+    theirs = nn.TransformerDecoderLayer(D, H, FF, dropout=0.0, batch_first=True, norm_first=pre_norm).double()
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_attention(ours.cross_attention, theirs.multihead_attn)
     copy_rest(ours, theirs, (ours.skip_1, ours.skip_2, ours.skip_3))
@@ -170,9 +169,22 @@ def test_encoder_block_equals_torch(pre_norm, activation, masked):
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_encoder_block_equals_numpy_by_hand(pre_norm):
     torch.manual_seed(1)
-    ours, x = shake(EncoderBlock(D, H, FF, pre_norm=pre_norm)), draw(B, T, D)
-    theirs = torch_encoder_layer(ours, pre_norm)
-    torch.testing.assert_close(ours(x, causal=True), theirs(x, src_mask=~masks.causal(T)))
+    ours, x = shake(EncoderBlock(D, H, FF, pre_norm=pre_norm)), draw(B, T, D, grad=False).numpy()
+    for linear in (ours.attention.w_qkv, ours.attention.w_o):
+        nn.init.zeros_(linear.bias)  # by hand, heads have none
+    array = {name: p.detach().numpy() for name, p in ours.named_parameters()}
+    w_q, w_k, w_v = (w.T for w in np.split(array["attention.w_qkv.weight"], 3))
+    w_o, f = array["attention.w_o.weight"].T, "feed_forward."
+    feed = (array[f + "w_1.weight"].T, array[f + "w_1.bias"], array[f + "w_2.weight"].T, array[f + "w_2.bias"])
+    wanted = by_hand.encoder_block(
+        x,
+        lambda y: by_hand.multi_head(y, w_q, w_k, w_v, w_o, H, mask=by_hand.causal_mask(T)),
+        lambda y: by_hand.feed_forward(y, *feed),
+        lambda y: by_hand.layer_norm(y, array["skip_1.norm.gain"], array["skip_1.norm.bias"]),
+        lambda y: by_hand.layer_norm(y, array["skip_2.norm.gain"], array["skip_2.norm.bias"]),
+        pre_norm,
+    )
+    torch.testing.assert_close(ours(torch.from_numpy(x), causal=True).detach(), torch.from_numpy(wanted))
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
@@ -275,9 +287,21 @@ def test_look_up_gives_rows_and_their_gradient():
         (lambda: FeedForward(D, FF)(torch.zeros(2, 3)), ValueError, r"d_model = 12; got shape \(2, 3\)"),
         (lambda: FeedForward(D, FF, "swish"), ValueError, "one of relu, gelu, gelu_tanh; got 'swish'"),
         (lambda: EncoderBlock(D, 5, FF), ValueError, "12 cannot be split into 5 heads"),
-        (lambda: blocks.look_up(nn.Embedding(6, 2), torch.tensor([3, 6])), ValueError, "between 0 and 5.*3 to 6"),
-        (lambda: blocks.look_up(nn.Embedding(6, 2), torch.tensor([-1])), ValueError, "6 words; got tokens from -1"),
-        (lambda: blocks.look_up(nn.Embedding(6, 2), torch.ones(2)), TypeError, r"whole numbers.*torch.float32"),
+        (
+            lambda: blocks.look_up(nn.Embedding(6, 2), torch.tensor([3, 6])),
+            ValueError,
+            "between 0 and 5.*3 to 6",
+        ),
+        (
+            lambda: blocks.look_up(nn.Embedding(6, 2), torch.tensor([-1])),
+            ValueError,
+            "6 words; got tokens from -1",
+        ),
+        (
+            lambda: blocks.look_up(nn.Embedding(6, 2), torch.ones(2)),
+            TypeError,
+            r"whole numbers.*torch.float32",
+        ),
         (lambda: blocks.look_up(nn.Embedding(6, 2), torch.ones(2).bool()), TypeError, r"torch.bool"),
     ],
 )

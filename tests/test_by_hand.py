@@ -269,17 +269,13 @@ def test_causal_attention_has_no_leak_bit_for_bit(data, length, width):
 def test_attention_does_not_see_the_order_of_keys(x, random):
     order = list(range(len(x)))
     random.shuffle(order)
-    np.testing.assert_allclose(
-        bh.attention(x, x[order], x[order]), bh.attention(x, x, x), rtol=1e-9, atol=1e-9
-    )
+    np.testing.assert_allclose(bh.attention(x, x[order], x[order]), bh.attention(x, x, x), rtol=1e-9, atol=1e-9)
 
 
 def test_project_reads_keys_and_values_from_the_memory(rng):
     x, memory = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, V))
     w_q, w_k, w_v = rng.normal(size=(D, K)), rng.normal(size=(V, K)), rng.normal(size=(V, FF))
-    for ours, theirs in zip(
-        bh.project(x, w_q, w_k, w_v, memory), (x @ w_q, memory @ w_k, memory @ w_v), strict=True
-    ):
+    for ours, theirs in zip(bh.project(x, w_q, w_k, w_v, memory), (x @ w_q, memory @ w_k, memory @ w_v), strict=True):
         equal(ours, theirs)
 
 
@@ -340,9 +336,7 @@ def test_multi_head_masks_of_every_shape(rng):
     per_head[..., 3] = True
     theirs = theirs_multi_head(x, weights, memory, per_head)
     equal(bh.multi_head(x[1], *weights, H, memory[1], per_head), theirs[1])
-    equal(
-        bh.multi_head(x[1], *weights, H, memory[1], mask[0]), bh.multi_head(x, *weights, H, memory, mask)[1]
-    )
+    equal(bh.multi_head(x[1], *weights, H, memory[1], mask[0]), bh.multi_head(x, *weights, H, memory, mask)[1])
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -594,9 +588,7 @@ def test_encoder_block_equals_torch(rng, pre_norm):
 @given(st.data(), st.integers(1, 9), st.integers(1, 11), st.sampled_from([None, 1.0, 100.0]))
 def test_online_softmax_is_exact_for_every_tile(data, keys, tile, scale):
     numbers = st.floats(-10, 10, allow_subnormal=False)
-    q, k, v = (
-        data.draw(arrays(np.float64, size, elements=numbers)) for size in ((3, 2), (keys, 2), (keys, 4))
-    )
+    q, k, v = (data.draw(arrays(np.float64, size, elements=numbers)) for size in ((3, 2), (keys, 2), (keys, 4)))
     np.testing.assert_allclose(
         bh.online_softmax_attention(q, k, v, tile, scale), bh.attention(q, k, v, scale=scale), atol=1e-11
     )

@@ -56,9 +56,7 @@ def test_help_names_every_command_and_imports_none(
     assert fake.loaded == 0
 
 
-def test_help_of_a_command_shows_its_arguments(
-    fake: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_of_a_command_shows_its_arguments(fake: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["fake", "--help"])
     told = capsys.readouterr().out
@@ -80,12 +78,8 @@ def failing(error: BaseException):
     return main
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("heads must divide d_model"), ImportError("No module named 'x'")]
-)
-def test_a_mistake_is_one_line(
-    fake: SimpleNamespace, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
+@pytest.mark.parametrize("error", [ValueError("heads must divide d_model"), ImportError("No module named 'x'")])
+def test_a_mistake_is_one_line(fake: SimpleNamespace, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
     fake.main = failing(error)
     assert cli.main(["fake"]) == 2
     told = capsys.readouterr().err

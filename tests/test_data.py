@@ -55,9 +55,7 @@ def test_vocabulary_orders_by_count_then_alphabet():
     assert words.words[4:] == ("c", "b", "a", "d")
     assert len(words) == 8
     assert words.encode(["d", "c"]) == [7, 4]
-    assert Vocabulary.build([["d", "c"], ["a", "b", "c"], ["c", "b"]]) == words, (
-        "order of sentences is no matter"
-    )
+    assert Vocabulary.build([["d", "c"], ["a", "b", "c"], ["c", "b"]]) == words, "order of sentences is no matter"
     assert Vocabulary.build([["b", "c", "a"], ["c", "b"], ["d", "c"]], size=6).words[4:] == ("c", "b")
 
 
@@ -357,9 +355,7 @@ def test_columns_can_be_chosen(tmp_path):
 
 
 @settings(max_examples=40)
-@given(
-    st.lists(st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1)] * 2))
-)
+@given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1)] * 2)))
 def test_any_text_survives_the_file(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("pairs") / "any.tsv"
     kept = [(a.strip(), b.strip()) for a, b in pairs if a.strip() and b.strip()]

@@ -82,24 +82,19 @@ def log_probabilities(model: Toy, source: list[int] | None, tokens: tuple[int, .
 
 def score(model: Toy, source: list[int], sentence: tuple[int, ...], alpha: float) -> float:
     total = sum(
-        log_probabilities(model, source, (BOS, *sentence[:place]))[token]
-        for place, token in enumerate(sentence)
+        log_probabilities(model, source, (BOS, *sentence[:place]))[token] for place, token in enumerate(sentence)
     )
     return total / ((5 + len(sentence)) / 6) ** alpha
 
 
-def plain_greedy(
-    model: Toy, source: list[int] | None, prompt: tuple[int, ...], length: int
-) -> tuple[int, ...]:
+def plain_greedy(model: Toy, source: list[int] | None, prompt: tuple[int, ...], length: int) -> tuple[int, ...]:
     said: tuple[int, ...] = ()
     while len(said) < length and EOS not in said:
         said += (int(log_probabilities(model, source, prompt + said).argmax()),)
     return said
 
 
-def plain_beam(
-    model: Toy, source: list[int], width: int, length: int, alpha: float
-) -> list[tuple[float, tuple]]:
+def plain_beam(model: Toy, source: list[int], width: int, length: int, alpha: float) -> list[tuple[float, tuple]]:
     """Lists of (log-probability, sentence): the rule of the docstring, for one source at a time."""
     alive, done = [(0.0, ())], []
     for _ in range(length):
@@ -183,9 +178,7 @@ def test_other_special_tokens():
     same, renamed = Toy(1, eos_bias=1.0), Renamed(1, eos_bias=1.0)
     ids = {"bos": 2, "eos": 3, "pad": 1}
     assert torch.equal(greedy(same, SOURCES, max_length=9) + 1, greedy(renamed, SOURCES, max_length=9, **ids))
-    assert torch.equal(
-        beam(same, SOURCES, max_length=9)[0] + 1, beam(renamed, SOURCES, max_length=9, **ids)[0]
-    )
+    assert torch.equal(beam(same, SOURCES, max_length=9)[0] + 1, beam(renamed, SOURCES, max_length=9, **ids)[0])
 
 
 # --- Beam search --------------------------------------------------------------------------------------------
@@ -199,9 +192,7 @@ def test_beam_search_is_the_one_in_plain_python(seed, width, alpha):
     found = hypotheses(model, SOURCES, width=width, max_length=6, length_penalty=alpha, check_every=2)
     for source, tokens_WT, scores_W in zip(SOURCES.tolist(), found.tokens, found.scores, strict=True):
         expected = plain_beam(model, source, width, 6, alpha)
-        got = [
-            (s, sentence_of(t)) for s, t in zip(scores_W.tolist(), tokens_WT, strict=True) if s > -math.inf
-        ]
+        got = [(s, sentence_of(t)) for s, t in zip(scores_W.tolist(), tokens_WT, strict=True) if s > -math.inf]
         assert [sentence for _, sentence in got] == [sentence for _, sentence in expected]
         assert np.allclose([s for s, _ in got], [s for s, _ in expected], atol=1e-10)
         empty = scores_W == -math.inf
@@ -342,9 +333,7 @@ def test_the_token_that_crosses_p_is_kept():
     assert (filter_logits(logits, top_p=0.5) > -torch.inf).tolist() == [[False, True, False, False]]
     assert (filter_logits(logits, top_p=0.51) > -torch.inf).tolist() == [[True, True, False, False]]
     assert (filter_logits(logits, top_p=1e-9) > -torch.inf).tolist() == [[False, True, False, False]]
-    assert torch.equal(filter_logits(logits, top_p=1.0), logits) and torch.equal(
-        filter_logits(logits), logits
-    )
+    assert torch.equal(filter_logits(logits, top_p=1.0), logits) and torch.equal(filter_logits(logits), logits)
 
 
 def test_filters_work_on_every_row_by_itself_in_any_number_of_axes_and_precision():
@@ -388,9 +377,7 @@ def frequencies(draws: int = 20_000, **options) -> np.ndarray:
     [{}, {"temperature": 0.5}, {"temperature": 3.0}, {"top_k": 2}, {"top_p": 0.8, "temperature": 2.0}],
 )
 def test_tokens_are_drawn_as_often_as_their_probability_says(options):
-    log_p = log_probabilities(Language(seed=5, sharpness=0.5), None, (BOS, 3)) / options.get(
-        "temperature", 1.0
-    )
+    log_p = log_probabilities(Language(seed=5, sharpness=0.5), None, (BOS, 3)) / options.get("temperature", 1.0)
     kept = filter_logits(torch.tensor(log_p), options.get("top_k"), options.get("top_p"))
     expected = kept.softmax(-1).numpy()
     drawn = frequencies(**options)
@@ -527,9 +514,7 @@ def test_decoding_is_without_dropout_and_gradients_and_leaves_the_model_as_it_wa
     before, sources = {k: v.clone() for k, v in model.state_dict().items()}, SOURCES.clone()
     every_search(model)[which]()
     assert set(model.modes) == {(False, False)}
-    assert (
-        model.training and model.dropout.training and not model.extra[0].training and model.extra[1].training
-    )
+    assert model.training and model.dropout.training and not model.extra[0].training and model.extra[1].training
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert torch.equal(SOURCES, sources) and torch.is_grad_enabled()
 
@@ -592,9 +577,7 @@ def course_translators() -> dict[str, nn.Module]:
     sizes = Seq2SeqConfig(9, 7, d_embed=8, d_hidden=6, d_attention=5, embedding_std=2.0)
     return {
         "transformer": Transformer(
-            TransformerConfig(
-                9, 7, d_model=8, heads=2, d_ff=12, decoder_layers=2, dropout=0.3, embedding_std=3.0
-            )
+            TransformerConfig(9, 7, d_model=8, heads=2, d_ff=12, decoder_layers=2, dropout=0.3, embedding_std=3.0)
         ),
         "seq2seq": Seq2Seq(sizes),
         "attention": AttentionSeq2Seq(sizes),
@@ -616,9 +599,7 @@ def test_scores_of_a_model_are_those_of_its_forward_pass(name):
                 logits_TC = model(source[None], torch.cat([torch.tensor([BOS]), sentence[:-1]])[None])[0]
             total = logits_TC.log_softmax(-1).gather(1, sentence[:, None]).sum()
             assert total / ((5 + len(sentence)) / 6) == pytest.approx(expected.item(), abs=1e-4)
-    assert torch.equal(
-        beam(model, source_BS, width=1, max_length=6)[0], greedy(model, source_BS, max_length=6)
-    )
+    assert torch.equal(beam(model, source_BS, width=1, max_length=6)[0], greedy(model, source_BS, max_length=6))
 
 
 @settings(max_examples=5)

@@ -17,7 +17,8 @@ def pretend(monkeypatch, cuda=False, mps=False):
 
 
 @pytest.mark.parametrize(
-    "cuda, mps, best", [(False, False, "cpu"), (True, False, "cuda"), (False, True, "mps"), (True, True, "cuda")]
+    "cuda, mps, best",
+    [(False, False, "cpu"), (True, False, "cuda"), (False, True, "mps"), (True, True, "cuda")],
 )
 def test_the_fastest_device_is_picked(monkeypatch, cuda, mps, best):
     pretend(monkeypatch, cuda, mps)
@@ -28,7 +29,7 @@ def test_the_fastest_device_is_picked(monkeypatch, cuda, mps, best):
 
 def test_a_device_that_is_not_there_is_refused_in_words(monkeypatch):
     pretend(monkeypatch, mps=True)
-    with pytest.raises(ValueError, match="no cuda device .* it has: mps, cpu"):
+    with pytest.raises(ValueError, match=r"no cuda device .* it has: mps, cpu"):
         device.pick_device("cuda:1")
     assert device.pick_device("mps").type == "mps"
 

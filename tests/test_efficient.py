@@ -79,9 +79,7 @@ class Ledger(TorchDispatchMode):
 
 def measure(f: Callable[[Tensor, Tensor, Tensor], Tensor], length: int, *, backward: bool = True) -> Ledger:
     """What f allocates for one head of `length` tokens, forwards or forwards and backwards."""
-    inputs = [
-        draw(1, length, 8, seed=seed, dtype=torch.float32).requires_grad_(backward) for seed in range(3)
-    ]
+    inputs = [draw(1, length, 8, seed=seed, dtype=torch.float32).requires_grad_(backward) for seed in range(3)]
     with Ledger() as ledger:
         out = f(*inputs)
         if backward:
@@ -169,9 +167,7 @@ def test_leading_axes_broadcast():
 
 @pytest.mark.parametrize("scale", [1.0, 0.3, 0.0])
 def test_scale_replaces_the_root(scale):
-    assert_same(
-        lambda *x: tiled(*x, scale=scale, tile=4), lambda *x: attention.explicit(*x, scale=scale)[0], *qkv()
-    )
+    assert_same(lambda *x: tiled(*x, scale=scale, tile=4), lambda *x: attention.explicit(*x, scale=scale)[0], *qkv())
 
 
 def test_layout_in_memory_does_not_matter():
@@ -255,9 +251,7 @@ def test_a_second_derivative_is_refused_and_not_wrong():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
 def test_memory_grows_with_the_length_and_not_with_its_square(causal, backward):
-    small, large = (
-        measure(lambda *x: tiled(*x, causal=causal), length, backward=backward) for length in (4096, 8192)
-    )
+    small, large = (measure(lambda *x: tiled(*x, causal=causal), length, backward=backward) for length in (4096, 8192))
     assert large.largest <= 8192 * 64
     assert large.peak <= 2.3 * small.peak
 

@@ -45,7 +45,11 @@ def test_same_logits_and_gradients_as_hugging_face(hugging_face):
     cotangent = torch.randn(B, T, C, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     blocks = hugging_face.transformer.h
     ours_p = [model.embedding.weight, model.positions.table, model.blocks[2].attention.w_qkv.weight]
-    theirs_p = [hugging_face.transformer.wte.weight, hugging_face.transformer.wpe.weight, blocks[2].attn.c_attn.weight]
+    theirs_p = [
+        hugging_face.transformer.wte.weight,
+        hugging_face.transformer.wpe.weight,
+        blocks[2].attn.c_attn.weight,
+    ]
     got = torch.autograd.grad(logits, ours_p, cotangent)
     want = torch.autograd.grad(theirs, theirs_p, cotangent)
     torch.testing.assert_close(got[0], want[0])
@@ -58,7 +62,12 @@ def test_same_cached_generation_as_hugging_face(hugging_face):
     load_hugging_face(model, hugging_face.state_dict())
     prompt = text(length=4)
     theirs = hugging_face.generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False, use_cache=True, pad_token_id=0
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=8,
+        do_sample=False,
+        use_cache=True,
+        pad_token_id=0,
     )
     tokens, state = prompt, model.start(B)
     newest = prompt

@@ -271,9 +271,7 @@ def test_after_every_step_all_parameters_are_the_cpus(name):
         assert all(tensor.device.type == NAME for tensor in mine.values())
         different = [key for key, tensor in mine.items() if not torch.equal(tensor.cpu(), cpu[key])]
         assert not different
-    assert any(
-        not torch.equal(here.steps[0][key], here.steps[1][key]) for key in here.steps[0]
-    )  # it did learn
+    assert any(not torch.equal(here.steps[0][key], here.steps[1][key]) for key in here.steps[0])  # it did learn
 
 
 @pytest.mark.usefixtures("same_optimizer")
@@ -297,9 +295,7 @@ def test_the_optimizer_that_fit_chooses_for_the_device_agrees_within_rounding():
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-@pytest.mark.parametrize(
-    "name", ["attention, lstm", "transformer", "gpt with bands", "rotary", "tiled attention"]
-)
+@pytest.mark.parametrize("name", ["attention, lstm", "transformer", "gpt with bands", "rotary", "tiled attention"])
 def test_mixed_precision_trains_close_to_float32(name, precision):
     there, here = train(*MODELS[name], NAME, precision=precision), train(*MODELS[name], "cpu")
     assert there.losses == pytest.approx(here.losses, rel=0.03)
@@ -364,9 +360,7 @@ FUNCTIONS: dict[str, Callable[[Draw, str], Tensor]] = {
     "relative attention": lambda x, where: positions.relative_attention(
         x(H, T, K), x(H, S, K), x(H, S, K), x(5, K), x(5, K)
     )[0],
-    "disentangled scores": lambda x, where: positions.disentangled_scores(
-        x(H, T, K), x(H, S, K), x(6, K), x(6, K), 3
-    ),
+    "disentangled scores": lambda x, where: positions.disentangled_scores(x(H, T, K), x(H, S, K), x(6, K), x(6, K), 3),
     "rotation by given positions": lambda x, where: positions.rotate(x(T, K), torch.arange(T, device=where)),
     "causal mask after a cache": lambda x, where: masks.causal(T, S, device=where),
     "padding": lambda x, where: masks.padding(torch.tensor([2, S, 1], device=where)),
@@ -414,9 +408,7 @@ def test_data_reaches_the_device_and_words_come_back():
 # --- Decoding -----------------------------------------------------------------------------------------------
 
 
-def decode(
-    name: str, how: Callable[[nn.Module, Tensor], Tensor | tuple[Tensor, ...]], where: str
-) -> list[Tensor]:
+def decode(name: str, how: Callable[[nn.Module, Tensor], Tensor | tuple[Tensor, ...]], where: str) -> list[Tensor]:
     """What a model says to some sources (a language model: to some prompts), on the CPU."""
     torch.manual_seed(3)
     model, words = made(MODELS[name][0], where), padded(B, 4)
@@ -452,9 +444,7 @@ def test_decoding_says_what_the_cpu_says(way, name):
 
 
 @pytest.mark.parametrize("name", ["attention, gru", "transformer"])
-@pytest.mark.parametrize(
-    ("search", "check_every"), [(decoding.greedy, 3), (decoding.greedy, 8), (decoding.beam, 4)]
-)
+@pytest.mark.parametrize(("search", "check_every"), [(decoding.greedy, 3), (decoding.greedy, 8), (decoding.beam, 4)])
 def test_searching_waits_once_in_a_while_and_not_for_every_token(name, search, check_every):
     model, source = made(MODELS[name][0], NAME), padded(B, 4).to(NAME)
     nobody_says = C + 5  # so that no row ends early

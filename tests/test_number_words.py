@@ -125,12 +125,7 @@ def test_english_keeps_ten_before_unit_and_german_crosses_them():
 
 BOUNDARIES = sorted(
     {*range(1_101)}
-    | {
-        power + step
-        for power in (10_000, 100_000, 1_000_000)
-        for step in range(-101, 102)
-        if power + step < LIMIT
-    }
+    | {power + step for power in (10_000, 100_000, 1_000_000) for step in range(-101, 102) if power + step < LIMIT}
     | {thousands * 1_000 + rest for thousands in range(1, 1_000) for rest in (0, 1, 80, 200)}
 )
 SAMPLE = random.Random(7).sample(range(LIMIT), 3_000)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from course_lib import by_hand
 from course_lib import positions as P
@@ -41,9 +42,7 @@ def assert_same(found, expected, inputs, tolerance=1e-10):
     """Two roads give the same values, and the same gradient for every input."""
     assert_close(found, expected, tolerance)
     weight = draw(*found.shape, seed=99, grad=False, dtype=found.dtype)
-    roads = [
-        torch.autograd.grad((out * weight).sum(), inputs, retain_graph=True) for out in (found, expected)
-    ]
+    roads = [torch.autograd.grad((out * weight).sum(), inputs, retain_graph=True) for out in (found, expected)]
     for ours, theirs in zip(*roads, strict=True):
         assert theirs.abs().max() > 0
         assert_close(ours, theirs, tolerance)
@@ -237,9 +236,7 @@ def test_a_table_made_in_inference_mode_serves_training():
 def test_learned_positions_add_their_rows_and_learn_those_alone():
     module = P.LearnedPositions(9, D).double()
     x, offset = draw(B, T, D), 3
-    loop = torch.stack(
-        [torch.stack([x[b, t] + module.table[offset + t] for t in range(T)]) for b in range(B)]
-    )
+    loop = torch.stack([torch.stack([x[b, t] + module.table[offset + t] for t in range(T)]) for b in range(B)])
     assert_same(module(x, offset), loop, [x, module.table])
     module(x, offset).sum().backward()
     assert module.table.grad.ne(0).any(1).tolist() == [False] * 3 + [True] * T + [False] * 2
@@ -265,9 +262,7 @@ def test_learned_positions_start_small_and_different():
 # Rotary: properties --------------------------------------------------------------------------------
 
 
-@given(
-    st.integers(0, 300), st.integers(0, 300), st.integers(-300, 2000), st.integers(1, 6), st.integers(0, 9)
-)
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(-300, 2000), st.integers(1, 6), st.integers(0, 9))
 @settings(max_examples=60, deadline=None)
 def test_rotary_products_see_the_distance_alone(m, n, shift, half, seed):
     q, k = draw(1, 2 * half, seed=seed, grad=False), draw(1, 2 * half, seed=seed + 50, grad=False)
@@ -650,8 +645,7 @@ def test_disentangled_scores_are_those_of_hugging_face():
 
     q, k, _ = theirs.transpose_for_scores(theirs.in_proj(x)).chunk(3, dim=-1)
     q_table, k_table = (
-        projection(table).unflatten(-1, (H, K)).transpose(0, 1)
-        for projection in (theirs.pos_q_proj, theirs.pos_proj)
+        projection(table).unflatten(-1, (H, K)).transpose(0, 1) for projection in (theirs.pos_q_proj, theirs.pos_proj)
     )
     q_table = torch.cat([q_table[:, :1], q_table[:, 1:].flip(1)], dim=1)
     assert_close(P.disentangled_scores(q, k, q_table, k_table, S).softmax(-1), expected, 1e-6)
@@ -741,9 +735,7 @@ def is_equivariant(module, x, order):
     return torch.allclose(module(x[:, order]), module(x)[:, order], atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "kind", [None, 0, 1, 2, 3], ids=["none", "rotary", "alibi", "relative", "disentangled"]
-)
+@pytest.mark.parametrize("kind", [None, 0, 1, 2, 3], ids=["none", "rotary", "alibi", "relative", "disentangled"])
 def test_shuffling_is_seen_once_there_are_positions(kind):
     x, order = draw(B, S, D, seed=8, grad=False), torch.tensor([3, 1, 0, 2, 6, 5, 4])
     assert is_equivariant(layer(kind), x, order) == (kind is None)
@@ -791,25 +783,44 @@ def test_lower_precision_stays_close(kind, dtype, tolerance):
     assert_close(mixed.double(), exact(x, causal=True), 0.02)
 
 
+class OneDevice(TorchDispatchMode):
+    """As strict as CUDA: no operation but a copy takes tensors of two devices ("meta" forgives some)."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.dim()]
+        assert func is torch.ops.aten._to_copy.default or len({x.device for x in tensors}) <= 1, func
+        return func(*args, **(kwargs or {}))
+
+
 @every_kind
 def test_positions_follow_the_device_of_the_tokens(kind):
-    """On "meta" nothing is computed, but a tensor that was made on the CPU is refused."""
     q, k = queries_and_keys(torch.float32)
     module = kinds()[kind]
     module.score_bias(*module.rotate(q, k))
-    module = module.to("meta")
-    q, k = module.rotate(q.to("meta"), k.to("meta"), 3)
-    assert q.device.type == k.device.type == "meta"
-    bias = module.score_bias(q, k)
+    module, x = module.to("meta"), torch.empty(B, S, D, device="meta", dtype=WIDE)
+    q, k, whole = q.to("meta"), k.to("meta"), layer(kind).to("meta")
+    with OneDevice():
+        q, k = module.rotate(q, k, 3)
+        bias = module.score_bias(q, k)
+        out = whole(x, causal=True)
+    assert q.device.type == k.device.type == out.device.type == "meta"
     assert bias is None or bias.device.type == "meta"
-    assert layer(kind).to("meta")(torch.empty(B, S, D, device="meta", dtype=WIDE)).device.type == "meta"
 
 
-def test_added_positions_follow_the_device_of_the_tokens():
-    for module in added():
+def test_functions_follow_the_device_of_the_tokens():
+    modules = added()
+    x, q, k, odd_table, even_table = (
+        torch.empty(*sizes, device="meta") for sizes in ((B, T, D), (B, H, T, K), (B, H, S, K), (7, K), (6, K))
+    )
+    for module in modules:
         module(torch.zeros(B, T, D))
-        assert module.to("meta")(torch.empty(B, T, D, device="meta")).device.type == "meta"
-    assert P.rotate(torch.empty(T, K, device="meta"), range(T)).device.type == "meta"
+        module.to("meta")
+    with OneDevice():
+        outs = [module(x) for module in modules]
+        outs.append(P.rotate(q, range(T)))
+        outs.append(P.relative_attention(q, k, k, odd_table, odd_table)[0])
+        outs.append(P.disentangled_scores(q, k, even_table, even_table, M))
+    assert all(out.device.type == "meta" for out in outs)
 
 
 # Bad input -----------------------------------------------------------------------------------------
@@ -858,6 +869,7 @@ BAD = {
         lambda: shaw(Q, KEYS, KEYS, TABLE[1:], TABLE[3:]),
         r"value_table .*5, 6.* got shape .3, 6",
     ),
+    "shaw: one axis": (lambda: shaw(Q[0, 0, 0], KEYS, KEYS, TABLE[1:], TABLE[1:]), "at least two axes"),
     "values missing": (lambda: shaw(Q, KEYS, Q, TABLE[1:], TABLE[1:]), "key needs its value"),
     "wide keys": (lambda: deberta(Q, KEYS[..., :4], TABLE, TABLE, M), "same width"),
     "q table": (lambda: deberta(Q, KEYS, TABLE[1:], TABLE, M), r"q_position_table .* \(6, 6\)"),

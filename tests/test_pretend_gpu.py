@@ -108,9 +108,7 @@ def test_refused_operations_leave_their_arguments_alone():
 
 
 def test_the_message_names_operation_and_shape():
-    with pytest.raises(
-        RuntimeError, match=rf"{NAME}:0 and cpu! \(aten.mm.default got CPU tensors of shape \(5, 3\)"
-    ):
+    with pytest.raises(RuntimeError, match=rf"{NAME}:0 and cpu! \(aten.mm.default got CPU tensors of shape \(5, 3\)"):
         gpu(2, 5) @ torch.randn(5, 3)
 
 
@@ -421,9 +419,7 @@ def test_modules_keep_their_parameters_ties_and_gradients_when_they_move():
 def test_state_dicts_load_across_devices():
     there, here = Attention().to(NAME), Attention()
     there.load_state_dict(here.state_dict())
-    assert all(
-        same(a, b) for a, b in zip(there.state_dict().values(), here.state_dict().values(), strict=True)
-    )
+    assert all(same(a, b) for a, b in zip(there.state_dict().values(), here.state_dict().values(), strict=True))
     there.embed.weight.data.zero_()
     here.load_state_dict(there.state_dict())
     assert here.embed.weight.abs().sum() == 0 and here.embed.weight.device.type == "cpu"
@@ -494,18 +490,14 @@ def test_a_generator_belongs_to_a_device():
         lambda: torch.multinomial(gpu(S).exp(), 1, generator=here),
         lambda: gpu(S).normal_(generator=here),
     ):
-        with pytest.raises(
-            RuntimeError, match=f"Expected a '{NAME}' device type for generator but found 'cpu'"
-        ):
+        with pytest.raises(RuntimeError, match=f"Expected a '{NAME}' device type for generator but found 'cpu'"):
             draw()
     for draw in (
         lambda: torch.rand(T, generator=there),
         lambda: torch.multinomial(p, 1, generator=there),
         lambda: p.clone().uniform_(generator=there),
     ):
-        with pytest.raises(
-            RuntimeError, match=f"Expected a 'cpu' device type for generator but found '{NAME}'"
-        ):
+        with pytest.raises(RuntimeError, match=f"Expected a 'cpu' device type for generator but found '{NAME}'"):
             draw()
 
 

@@ -24,9 +24,7 @@ MODELS = [Seq2Seq, AttentionSeq2Seq]
 SWITCHES = [dict(cell=cell, bidirectional=both) for cell in ("rnn", "gru", "lstm") for both in (True, False)]
 
 every_model = pytest.mark.parametrize("build", MODELS)
-every_switch = pytest.mark.parametrize(
-    "switches", SWITCHES, ids=lambda s: f"{s['cell']}-{s['bidirectional']}"
-)
+every_switch = pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: f"{s['cell']}-{s['bidirectional']}")
 
 
 def model_of(build, seed=0, dtype=torch.float64, **switches):
@@ -61,9 +59,7 @@ def test_a_pair_alone_equals_the_pair_in_a_padded_batch(build, switches):
         source = SOURCE[row : row + 1][:, SOURCE[row] != PAD]
         alone = model(source, TARGET_IN[row : row + 1, real[row]])[0]
         assert_close(logits[row, real[row]], alone)
-        for total, gradient in zip(
-            one_by_one, gradients(model, (alone * pull[row, real[row]]).sum()), strict=True
-        ):
+        for total, gradient in zip(one_by_one, gradients(model, (alone * pull[row, real[row]]).sum()), strict=True):
             total += gradient
     for one, other in zip(together, one_by_one, strict=True):
         assert_close(one, other, 1e-11)
@@ -356,6 +352,22 @@ def test_a_step_names_bad_tokens_too(build):
 def test_bad_sizes_are_named(build, change, message):
     with pytest.raises(ValueError, match=message):
         build(Seq2SeqConfig(**{**SIZES, **change}))
+
+
+@every_model
+@pytest.mark.parametrize("both", [True, False])
+def test_sizes_of_the_configuration_are_the_sizes_of_the_model(build, both):
+    config = Seq2SeqConfig(500, 600, d_embed=40, d_encoder=3, d_hidden=7, bidirectional=both, embedding_std=0.2)
+    model = build(config)
+    width = 6 if both else 3
+    seen_of_source = width if build is AttentionSeq2Seq else 0
+    assert model.encoder(SOURCE)[0].shape == (B, S, width)
+    assert model.bridge.weight.shape == (7, width)
+    assert model.cell.weight_ih.shape == (3 * 7, 40 + seen_of_source)
+    assert model.output.weight.shape == (600, 7 + seen_of_source)
+    for table, words in ((model.encoder.embedding, 500), (model.embedding, 600)):
+        assert table.weight.shape == (words, 40)
+        assert abs(table.weight.std() - 0.2) < 0.01
 
 
 def test_a_configuration_is_frozen():

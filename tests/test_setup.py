@@ -109,6 +109,8 @@ if words[0] == "-c":
 if "--dry-run" in words and (here.parent / "cuda").exists():
     print("Collecting filelock (from torch)\\nCollecting nvidia-cublas==13.1 (from torch)", flush=True)
     time.sleep(60)
+if "--index-url" in words and (here.parent / "no cpu builds").exists():
+    sys.exit("NewConnectionError")
 fails = here.parent / "fails.txt"
 if fails.exists() and "--editable" in words:
     print(fails.read_text(), flush=True)
@@ -176,7 +178,10 @@ def test_an_extra_is_added_and_kept(fake: ModuleType) -> None:
     assert pip_calls(fake)[-1][-1] == ".[test]"
     assert fake.read_stamp()["extras"] == ["test"]
     (fake.ROOT / "lock.txt").open("a").write("\n# changed\n")
+    assert fake.plan(set()) == "add"
+    before = len(pip_calls(fake))
     fake.prepare(set())
+    assert len(pip_calls(fake)) > before
     assert pip_calls(fake)[-1][-1] == ".[test]", "an update forgets no extra"
     assert fake.made == ["made"]
 
@@ -223,6 +228,15 @@ def test_without_a_driver_torch_comes_from_the_cpu_builds(fake: ModuleType) -> N
         "torch==2.13.0+cpu",
     ]
     assert sum("--index-url" in call for call in pip_calls(fake)) == 1
+
+
+@posix_only
+def test_where_the_cpu_builds_cannot_be_had_their_address_is_named(fake: ModuleType) -> None:
+    (fake.ROOT / "cuda").touch()
+    (fake.ROOT / "no cpu builds").touch()
+    with pytest.raises(fake.Trouble, match=r"does not answer[\s\S]*without CUDA, from https://download\.pytorch"):
+        fake.prepare(set())
+    assert fake.plan(set()) == "anew"
 
 
 @posix_only
@@ -315,9 +329,7 @@ def test_a_python_that_does_not_fit_is_refused(start: ModuleType, version, bits,
     with pytest.raises(start.Trouble, match=fault + r"\.\nGet Python 3.12"):
         start.check_python(version, bits, find=lambda name: None)
     with pytest.raises(start.Trouble, match=r"run: python3\.12 start\.py"):
-        start.check_python(
-            version, bits, find=lambda name: name if name in ("python3.11", "python3.12") else None
-        )
+        start.check_python(version, bits, find=lambda name: name if name in ("python3.11", "python3.12") else None)
 
 
 @pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 9), (3, 13, 2)])
@@ -370,6 +382,7 @@ def test_a_folder_that_cannot_be_written_to(start: ModuleType, monkeypatch: pyte
             "network does not",
         ),
         ("[Errno 11001] getaddrinfo failed", "network does not answer"),
+        ("NewConnectionError('[Errno -2] Name or service not known", "network does not answer"),
         ("ERROR: No matching distribution found for torch==2.13.0", "no build for this computer"),
         ("HINT: ... does not have Windows Long Path support enabled", "short name"),
         ("[WinError 32] The process cannot access the file", "Close what uses it"),
@@ -412,9 +425,7 @@ def test_what_is_run_in_the_end(start: ModuleType, monkeypatch: pytest.MonkeyPat
     assert start.action(["--no-browser"])[0] == ["-m", "course_lib.cli", "lab", "--no-browser"]
 
 
-def test_the_wrong_packages_are_not_found_through_variables(
-    start: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wrong_packages_are_not_found_through_variables(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("PIP_USER", "1")
     assert "PYTHONPATH" not in start.environment()
@@ -452,11 +463,10 @@ Downloading jupyter_core-5.9.1-py3-none-any.whl (29 kB)
         (NEW_PIP, "downloading 1 of about 7: jupyter_core (29 kB)"),
         (["Processing /wheels/torch-2.13.0+cpu-cp311.whl"], "downloading 1 of about 7: torch"),
         (["Requirement already satisfied: numpy"], "asking pip"),
+        (["WARNING: Retrying (Retry(total=4, connect=None"], "the network does not answer; trying again"),
     ],
 )
-def test_progress_tells_what_pip_does(
-    start: ModuleType, tmp_path: Path, lines: list[str], shown: str
-) -> None:
+def test_progress_tells_what_pip_does(start: ModuleType, tmp_path: Path, lines: list[str], shown: str) -> None:
     progress = start.Progress(7, tmp_path, Terminal())
     for line in lines:
         progress.read(line + "\n")

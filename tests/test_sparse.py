@@ -46,9 +46,7 @@ def qkv(queries: int, keys: int, dtype=torch.float64) -> list[torch.Tensor]:
 def test_window(length, radius, cached, causal):
     keys = length + cached
     assert_is(sparse.window(length, radius, causal=causal), masks.window(length, radius, causal=causal))
-    assert_is(
-        sparse.window(length, radius, keys, causal=causal), masks.window(length, radius, keys, causal=causal)
-    )
+    assert_is(sparse.window(length, radius, keys, causal=causal), masks.window(length, radius, keys, causal=causal))
 
 
 def test_window_counts_both_ends():
@@ -62,9 +60,7 @@ def test_strided(length, stride):
     assert_is(sparse.strided(length, stride), masks.strided(length, stride))
 
 
-@pytest.mark.parametrize(
-    ("length", "stride"), [(601, 1), (1100, 2), (50, 49), (50, 50), (50, 51), (5, 10**9)]
-)
+@pytest.mark.parametrize(("length", "stride"), [(601, 1), (1100, 2), (50, 49), (50, 50), (50, 51), (5, 10**9)])
 def test_strided_when_the_texts_between_fill_several_tiles_or_none(length, stride):
     assert_is(sparse.strided(length, stride), masks.strided(length, stride))
 
@@ -100,9 +96,7 @@ def test_blocks_larger_than_a_tile():
     assert max(len(range(550)[tile.rows]) for tile in pattern.tiles) <= 256
 
 
-@given(
-    LENGTHS, st.integers(1, 20), st.integers(0, 2), st.integers(0, 3), st.integers(0, 4), st.integers(0, 9)
-)
+@given(LENGTHS, st.integers(1, 20), st.integers(0, 2), st.integers(0, 3), st.integers(0, 4), st.integers(0, 9))
 def test_bigbird(length, size, radius, global_blocks, random_blocks, seed):
     pattern = sparse.bigbird(
         length, size, radius=radius, global_blocks=global_blocks, random_blocks=random_blocks, seed=seed
@@ -151,9 +145,7 @@ everywhere = pytest.mark.parametrize("name", PATTERNS)
 def test_equal_to_exact_attention_with_the_mask_in_float64(name, length):
     pattern = PATTERNS[name](length)
     mask = pattern.mask()
-    assert_same(
-        lambda *x: attend(*x, pattern), lambda *x: attention.explicit(*x, mask)[0], *qkv(length, pattern.S)
-    )
+    assert_same(lambda *x: attend(*x, pattern), lambda *x: attention.explicit(*x, mask)[0], *qkv(length, pattern.S))
 
 
 @everywhere

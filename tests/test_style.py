@@ -39,11 +39,7 @@ class Import(NamedTuple):
 
 def type_only(tree: ast.Module) -> set[ast.AST]:
     """The nodes under `if TYPE_CHECKING:`, which a type checker reads and Python does not run."""
-    guards = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    ]
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
     return {inner for guard in guards for statement in guard.body for inner in ast.walk(statement)}
 
 
@@ -77,9 +73,7 @@ def imports(library: Path) -> list[Import]:
 
 def faults(library: Path) -> list[str]:
     """What breaks the rule of layers, in words."""
-    names = {path.stem for path in library.glob("*.py")} | {
-        path.parent.name for path in library.glob("*/__init__.py")
-    }
+    names = {path.stem for path in library.glob("*.py")} | {path.parent.name for path in library.glob("*/__init__.py")}
     names -= {"__init__"}
     found = [
         f"{library.name}/{name} stands in no layer: add it to LAYERS in tests/test_style.py, "
@@ -138,13 +132,9 @@ def test_sound_layers_are_not_blamed(tmp_path: Path) -> None:
     library = tmp_path / "course_lib"
     (library / "exercises").mkdir(parents=True)
     (library / "__init__.py").write_text("from . import cli")
-    (library / "attention.py").write_text(
-        "if TYPE_CHECKING:\n    from .positions import Rotary\nimport torch"
-    )
+    (library / "attention.py").write_text("if TYPE_CHECKING:\n    from .positions import Rotary\nimport torch")
     (library / "positions.py").write_text("from .attention import explicit\nfrom . import shapes, device")
-    (library / "by_hand.py").write_text(
-        "import math\nimport numpy as np\nfrom course_lib.shapes import shape"
-    )
+    (library / "by_hand.py").write_text("import math\nimport numpy as np\nfrom course_lib.shapes import shape")
     (library / "exercises" / "__init__.py").write_text("from .declare import Exercise")
     (library / "exercises" / "declare.py").write_text("from .. import by_hand\nfrom ..shapes import expect")
     assert faults(library) == []
@@ -160,9 +150,7 @@ def test_import_of_the_library_does_not_load_torch(root: Path) -> None:
 
 
 def test_by_hand_runs_where_there_is_no_torch(root: Path) -> None:
-    blocked = (
-        "import sys; sys.modules['torch'] = None; from course_lib import by_hand; print(by_hand.__name__)"
-    )
+    blocked = "import sys; sys.modules['torch'] = None; from course_lib import by_hand; print(by_hand.__name__)"
     done = python(blocked, root)
     assert done.stdout.strip() == "course_lib.by_hand", done.stderr
 

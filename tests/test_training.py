@@ -67,9 +67,7 @@ def close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) ->
 
 
 @given(st.integers(0, 60), st.integers(1, 200))
-def test_linear_schedule_rises_to_one_at_the_end_of_warm_up_and_falls_to_zero_after_the_last_step(
-    warmup, total
-):
+def test_linear_schedule_rises_to_one_at_the_end_of_warm_up_and_falls_to_zero_after_the_last_step(warmup, total):
     shares = [warmup_linear(step, warmup, total) for step in range(total + 2)]
     peak = max(warmup, 1)
     if peak <= total:
@@ -78,9 +76,7 @@ def test_linear_schedule_rises_to_one_at_the_end_of_warm_up_and_falls_to_zero_af
     rising = shares[: min(peak, total) + 1]
     assert np.allclose(np.diff(rising), 1 / peak), "equal steps up"
     falling = np.diff(shares[peak : total + 2])
-    assert np.all(falling < 0) and np.allclose(falling, falling[:1] if len(falling) else 0), (
-        "equal steps down"
-    )
+    assert np.all(falling < 0) and np.allclose(falling, falling[:1] if len(falling) else 0), "equal steps down"
 
 
 def test_linear_schedule_by_hand():
@@ -100,17 +96,13 @@ def test_schedule_of_the_paper_begins_at_zero_and_peaks_at_the_end_of_warm_up():
     rates = [warmup_inverse_sqrt(step, 512, 40) for step in range(200)]
     assert max(range(200), key=rates.__getitem__) == 40
     assert math.isclose(rates[40], (512 * 40) ** -0.5)
-    assert warmup_inverse_sqrt(4000, 512) == pytest.approx(6.99e-4, rel=1e-3), (
-        "4000 steps of warm-up by default"
-    )
+    assert warmup_inverse_sqrt(4000, 512) == pytest.approx(6.99e-4, rel=1e-3), "4000 steps of warm-up by default"
 
 
 # --- The loss -----------------------------------------------------------------------------------------------
 
 
-def loss_by_hand(
-    logits: np.ndarray, targets: np.ndarray, smoothing: float, pad: int | None
-) -> tuple[float, int]:
+def loss_by_hand(logits: np.ndarray, targets: np.ndarray, smoothing: float, pad: int | None) -> tuple[float, int]:
     """Token by token: the cross-entropy between the smoothed target and softmax."""
     total, count = 0.0, 0
     for row, answers in zip(logits, targets, strict=True):
@@ -165,9 +157,7 @@ def test_half_precision_logits_give_a_float32_loss(dtype):
     total, _ = cross_entropy_sum(logits_BTC, targets_BT, smoothing=0.1)
     wide, _ = cross_entropy_sum(logits_BTC.float(), targets_BT, smoothing=0.1)
     assert total.dtype == torch.float32 and torch.equal(total, wide)
-    assert cross_entropy_sum(logits_BTC.double(), targets_BT)[0].dtype == torch.float64, (
-        "but no less than given"
-    )
+    assert cross_entropy_sum(logits_BTC.double(), targets_BT)[0].dtype == torch.float64, "but no less than given"
 
 
 def test_a_batch_of_padding_has_no_loss_and_no_tokens():
@@ -214,9 +204,7 @@ def test_evaluate_needs_something_to_evaluate():
 # --- The loop -----------------------------------------------------------------------------------------------
 
 
-def train_by_hand(
-    model: nn.Module, batches: list, config: TrainConfig, rates: list[float]
-) -> tuple[list, list]:
+def train_by_hand(model: nn.Module, batches: list, config: TrainConfig, rates: list[float]) -> tuple[list, list]:
     """AdamW, clipping and the mean over real tokens written out, one parameter after the other."""
     moments = {p: (torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters()}
     losses, norms = [], []
@@ -423,9 +411,7 @@ def test_bad_settings_are_refused_at_once(options, message):
 
 def test_a_loss_that_is_not_finite_ends_training_with_advice(tmp_path):
     batches, model = make_batches(9), tiny(0)
-    model.blocks[1].register_forward_hook(
-        lambda m, inputs, out: out * float("nan") if len(seen) == 4 else out
-    )
+    model.blocks[1].register_forward_hook(lambda m, inputs, out: out * float("nan") if len(seen) == 4 else out)
     seen: list[int] = []
     config = TrainConfig(steps=9, log_every=6, checkpoint_every=3)
     with pytest.raises(ValueError, match=r"in step 5: loss nan.*learning rate"):
@@ -447,9 +433,7 @@ def test_a_gradient_that_is_not_finite_ends_training_too(tmp_path):
 def test_a_batch_of_padding_is_named():
     batches = make_batches(3)
     batches[1] = (*batches[1][:2], batches[1][2] * 0)
-    with pytest.raises(
-        ValueError, match=r"in step 2: loss nan.* 0 real tokens. The batch holds no real token"
-    ):
+    with pytest.raises(ValueError, match=r"in step 2: loss nan.* 0 real tokens. The batch holds no real token"):
         quiet_fit(tiny(0), batches, TrainConfig(steps=3))
 
 
@@ -748,9 +732,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
     path, config = finished(tmp_path)
     refused(path, replace(config, steps=8), "steps was 4 and is 8")
-    refused(
-        path, replace(config, lr=1.0, smoothing=0.1), "lr was 0.005 and is 1.0; smoothing was 0.0 and is 0.1"
-    )
+    refused(path, replace(config, lr=1.0, smoothing=0.1), "lr was 0.005 and is 1.0; smoothing was 0.0 and is 0.1")
     other = replace(config, log_every=1, checkpoint_every=1)  # these do not change where training ends
     quiet_fit(tiny(9), make_batches(4), other, checkpoint=path, resume=True)
 

@@ -76,7 +76,11 @@ def test_equals_torch_in_value_and_gradient(pre_norm, final_norm):
     )
     want, got = hidden @ model.target_embedding.weight.T, model(source, target)
     torch.testing.assert_close(got, want)
-    ours = [model.source_embedding.weight, model.target_embedding.weight, model.encoder[0].attention.w_qkv.weight]
+    ours = [
+        model.source_embedding.weight,
+        model.target_embedding.weight,
+        model.encoder[0].attention.w_qkv.weight,
+    ]
     theirs = [*ours[:2], twin.encoder.layers[0].self_attn.in_proj_weight]
     cotangent = torch.randn(got.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     got, want = torch.autograd.grad(got, ours, cotangent), torch.autograd.grad(want, theirs, cotangent)
@@ -153,9 +157,10 @@ def test_embeddings_start_with_the_width_asked_for():
 
 
 def test_there_is_a_norm_after_each_stack_only_when_asked():
-    assert sum(p.numel() for p in make().parameters()) - sum(
-        p.numel() for p in make(final_norm=False).parameters()
-    ) == 4 * D
+    assert (
+        sum(p.numel() for p in make().parameters()) - sum(p.numel() for p in make(final_norm=False).parameters())
+        == 4 * D
+    )
 
 
 def test_dropout_acts_on_embeddings_too():
@@ -184,7 +189,10 @@ def test_one_training_step_of_the_papers_base_model():
     model = Transformer(PAPER_BASE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     g = torch.Generator().manual_seed(0)
-    source, target = torch.randint(3, 37_000, (2, 9), generator=g), torch.randint(3, 37_000, (2, 8), generator=g)
+    source, target = (
+        torch.randint(3, 37_000, (2, 9), generator=g),
+        torch.randint(3, 37_000, (2, 8), generator=g),
+    )
 
     def loss():
         return F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())

@@ -43,9 +43,7 @@ def layer(d_model: int = D, heads: int = H) -> RelativeMultiHead:
 
 
 def model(**sizes: int) -> TransformerXL:
-    config = TransformerXLConfig(
-        **{"vocab": C, "d_model": D, "heads": H, "layers": 3, "d_ff": 20, "memory": M} | sizes
-    )
+    config = TransformerXLConfig(**{"vocab": C, "d_model": D, "heads": H, "layers": 3, "d_ff": 20, "memory": M} | sizes)
     torch.manual_seed(0)
     network = TransformerXL(config).double()
     randomise(network)

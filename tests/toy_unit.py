@@ -84,7 +84,7 @@ FUNCTION = Exercise(
     cases=function_cases,
     hints=("first", "second", "third"),
     misconceptions=(
-        Misconception("over queries", lambda q, k, v, mask=None: softmax(q @ k.T, axis=0) @ v, "Sums over queries.", READ),
+        Misconception("over queries", lambda q, k, v, mask=None: softmax(q @ k.T, axis=0) @ v, "Wrong axis.", READ),
         Misconception("ignores the mask", lambda q, k, v, mask=None: softmax(q @ k.T) @ v, "Forgets the mask.", READ),
         Misconception("overflows", _naive, "Overflows.", READ),
     ),

@@ -90,9 +90,7 @@ def missing_builds(pip: Pip, items: list[dict[str, Any]]) -> list[str]:
     for item in items:
         needs = SpecifierSet(item["metadata"].get("requires_python", ""))
         # The first release of each Python: some systems never get a later one.
-        missing += [
-            f"{item['metadata']['name']} needs Python {needs}" for v in PYTHONS if f"{v}.0" not in needs
-        ]
+        missing += [f"{item['metadata']['name']} needs Python {needs}" for v in PYTHONS if f"{v}.0" not in needs]
     compiled = [item for item in items if not item["download_info"]["url"].endswith(("-any.whl", ".tar.gz"))]
     lines = ["==".join(name_and_version(item)) for item in compiled]
 

@@ -27,7 +27,7 @@ TROUBLES = {
     "ProxyError|407 Proxy|connect to proxy": """
         A proxy stands between this computer and the internet and refuses.
         Set the variable HTTPS_PROXY to its address, with name and password if it wants them.""",
-    "name resolution|resolve host|getaddrinfo|nodename nor|unreachable|refused|reset by peer|timed out": """
+    "NewConnection|name resolution|getaddrinfo|nodename nor|unreachable|refused|reset by peer|timed out": """
         The packages cannot be downloaded: the network does not answer.
         Check the connection and run the same command again (behind a firewall, tell pip of a mirror).""",
     "No matching distribution found for torch": """
@@ -77,6 +77,8 @@ class Progress:
             self.count("downloading", file.group(1), file.group(3) or "")
         elif asked:
             self.count("looking up", asked.group(1))
+        elif line.startswith("WARNING: Retrying"):
+            self.text = "the network does not answer; trying again"
         elif listed:
             self.todo, self.before = listed.group(1).split(", "), self.installed()
 

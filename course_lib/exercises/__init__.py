@@ -24,5 +24,5 @@ def find(id_or_name: str) -> Exercise:
         if id_or_name in (exercise.id, exercise.name):
             return exercise
     raise ValueError(
-        f"No exercise is called {id_or_name!r}. Write the number too, as the notebook does: check(answer, \"04.2\")."
+        f'No exercise is called {id_or_name!r}. Write the number too, as the notebook does: check(answer, "04.2").'
     )

@@ -122,5 +122,8 @@ class Exercise:
         """The cases for a seed: the learner's is 0, the instructor keeps another one."""
         cases = self.cases(Draw(seed))
         named, used = {check.name for check in self.checks}, {case.check for case in cases}
-        expect(named == used, f"{self.id}: checks {sorted(named)} and cases for {sorted(used)} should be the same.")
+        expect(
+            named == used,
+            f"{self.id}: checks {sorted(named)} and cases for {sorted(used)} should be the same.",
+        )
         return cases

@@ -61,7 +61,7 @@ SCORES_BY_HAND = Exercise(
         Misconception(
             "query with queries",
             lambda: [5, 6, 7],
-            "You multiplied q₁ with the three queries. A query looks at keys: take W_k for what it is compared with.",
+            "You multiplied q₁ with the three queries. A query looks at keys: W_k makes what it is compared with.",
             ROLES,
         ),
         Misconception(
@@ -119,7 +119,7 @@ PROJECT = Exercise(
     checks=(Check("the right shapes and numbers", 2), Check("square matrices too")),
     cases=_projection_cases,
     hints=(
-        "Tokens are rows. What has to stand on which side of the product, so that each row is multiplied by the matrix?",
+        "Tokens are rows. What stands on which side of the product, so that each row meets the matrix?",
         "(T, D) times (D, d_k) is (T, d_k): the tokens stand on the left.",
         "Three products with @, in the order q, k, v: the first is x @ w_q.",
     ),
@@ -151,7 +151,7 @@ PROJECT = Exercise(
         Misconception(
             "one matrix for queries and keys",
             lambda x, w_q, w_k, w_v: (x @ w_q, x @ w_q, x @ w_v),
-            "Queries and keys come from one matrix here. Then i looks at j just as j looks at i; two matrices free them.",
+            "Queries and keys come from one matrix here, so i looks at j just as j looks at i. Two matrices free them.",
             ROLES,
         ),
         Misconception(
@@ -163,7 +163,7 @@ PROJECT = Exercise(
         Misconception(
             "stacked",
             lambda x, w_q, w_k, w_v: np.concatenate([x @ w_q, x @ w_k, x @ w_v], axis=1),
-            "You glued the three into one array. They play different roles, and may differ in width: return three arrays.",
+            "You glued the three into one array. Roles differ, and widths may: return three arrays.",
             ROLES,
         ),
     ),
@@ -192,7 +192,11 @@ def attend_once(query: Array, keys: Array, values: Array) -> Array:
 def _one_query_cases(draw: Draw) -> list[Case]:
     return [
         Case("one query over three keys", (draw(4), draw(3, 4), draw(3, 2))),
-        Case("any number of keys", (draw(3), draw(1, 3), draw(1, 5)), "a single key: its value comes back whole"),
+        Case(
+            "any number of keys",
+            (draw(3), draw(1, 3), draw(1, 5)),
+            "a single key: its value comes back whole",
+        ),
         Case("any number of keys", (draw(3), draw(6, 3), draw(6, 2))),
         Case("large scores", (draw(4, size=5000), draw(3, 4), draw(3, 2)), "scores in the thousands"),
     ]
@@ -477,7 +481,7 @@ CROSS_ATTENTION = Exercise(
         Misconception(
             "keys from x",
             lambda x, memory, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, memory @ w_v),
-            "The keys come from x, so x looks at itself and reads elsewhere. Keys and values belong together: memory.",
+            "The keys come from x, so x looks at itself and reads elsewhere. Keys and values both come from memory.",
             CROSS,
         ),
         Misconception(

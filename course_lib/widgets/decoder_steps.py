@@ -9,13 +9,16 @@ import traitlets
 
 from .. import plots
 from ..shapes import expect
-from .kit import Figure, matrix
+from .kit import Figure, matrix, synced
 
 
 class DecoderSteps(Figure, script="decoder_steps.js"):
     """Step through the target; point at a word on either side and see what it is aligned with."""
 
-    source, target, weights, chosen = (traitlets.List().tag(sync=True) for _ in range(4))
+    source: Any = synced()
+    target: Any = synced()
+    weights: Any = synced()
+    chosen: Any = synced()
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, source: Any, target: Any, weights: Any):
@@ -35,7 +38,9 @@ class DecoderSteps(Figure, script="decoder_steps.js"):
         return {"source": (np.arange(weights.shape[1]) == place).astype(float), "target": shown[:, place]}
 
     def alt(self) -> str:
-        pairs = ", ".join(f"{t} ← {self.source[int(np.argmax(w))]}" for t, w in zip(self.target, self.weights, strict=True))
+        pairs = ", ".join(
+            f"{t} ← {self.source[int(np.argmax(w))]}" for t, w in zip(self.target, self.weights, strict=True)
+        )
         return f"What each written word reads most: {pairs}."
 
     def picture(self) -> plots.Picture:

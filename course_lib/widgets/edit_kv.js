@@ -16,7 +16,6 @@ function inputs(caption, rows, letter, change) {
       if (field.value === "" || !Number.isFinite(+field.value)) return;
       change(now.map((r, a) => (a === i ? r.map((x, b) => (b === j ? +field.value : x)) : r)));
     });
-    field.addEventListener("keydown", (e) => e.stopPropagation());
     cell.append(field);
     return field;
   }));

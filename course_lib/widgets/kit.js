@@ -24,6 +24,7 @@ function element(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
     else e.setAttribute(name, value);
   }
+  if (["input", "button", "circle"].includes(tag)) e.dataset.lmSuppressShortcuts = "true"; // its keys are not JupyterLab's
   e.append(...children);
   return e;
 }
@@ -84,7 +85,7 @@ function plane(limit, size = 300) {
     handle.addEventListener("keydown", (e) => {
       const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1] }[e.key];
       if (!step) return;
-      e.preventDefault(); e.stopPropagation(); // or JupyterLab would move to another cell
+      e.preventDefault();
       move([clip(here[0] + step[0]), clip(here[1] + step[1])]);
     });
     handle.addEventListener("pointerdown", (e) => { handle.setPointerCapture(e.pointerId); e.preventDefault(); handle.focus(); });
@@ -120,6 +121,7 @@ function mount({ model, el }, names, compute, build) {
   const draw = () => {
     const now = state(), numbers = compute(now);
     paint(numbers, now);
+    el.dataset.state = JSON.stringify(now);
     el.dataset.numbers = JSON.stringify(numbers);
     el.dataset.drawn = 1 + (+el.dataset.drawn || 0);
   };

@@ -9,11 +9,17 @@ from typing import Any
 
 import anywidget
 import numpy as np
+import traitlets
 
 from ..plots import Picture
 from ..shapes import expect
 
 HERE = Path(__file__).parent
+
+
+def synced() -> Any:
+    """A list that the browser shares."""
+    return traitlets.List().tag(sync=True)
 
 
 class Figure(anywidget.AnyWidget):

@@ -10,15 +10,16 @@ import traitlets
 from .. import plots
 from ..by_hand import softmax
 from ..shapes import expect
-from .kit import Figure, matrix
-
-Numbers = traitlets.List
+from .kit import Figure, matrix, synced
 
 
 class SoftDictionary(Figure, script="soft_dictionary.js"):
     """Move the query among the keys, turn the temperature: the returned value blends."""
 
-    titles, key_vectors, values, query = (Numbers().tag(sync=True) for _ in range(4))
+    titles: Any = synced()
+    key_vectors: Any = synced()
+    values: Any = synced()
+    query: Any = synced()
     temperature = traitlets.Float(1.0).tag(sync=True)
 
     def __init__(self, titles: Any, keys: Any, values: Any, query: Any, temperature: float = 1.0):
@@ -42,13 +43,16 @@ class SoftDictionary(Figure, script="soft_dictionary.js"):
         return f"A soft dictionary at temperature {self.temperature:g}: weights {parts}; it returns {now['value']:.1f}."
 
     def picture(self) -> plots.Picture:
-        return plots.bars(self.numbers()["weights"], self.titles, title="Weights of the soft dictionary", alt=self.alt())
+        return plots.bars(
+            self.numbers()["weights"], self.titles, title="Weights of the soft dictionary", alt=self.alt()
+        )
 
 
 class Arrows(Figure, script="arrows.js"):
     """Drag the query and the keys: the scores are dot products, the weights their softmax."""
 
-    query, key_vectors = (Numbers().tag(sync=True) for _ in range(2))
+    query: Any = synced()
+    key_vectors: Any = synced()
 
     def __init__(self, query: Any, keys: Any):
         (query,) = matrix([query], "query", 2)
@@ -69,11 +73,16 @@ class Arrows(Figure, script="arrows.js"):
 class EditKV(Figure, script="edit_kv.js"):
     """Edit a number of K or of V and see what moves: the weights, the outputs, or both."""
 
-    q, k, v = (Numbers().tag(sync=True) for _ in range(3))
+    q: Any = synced()
+    k: Any = synced()
+    v: Any = synced()
 
     def __init__(self, q: Any, k: Any, v: Any):
         q, k, v = matrix(q, "q"), matrix(k, "k"), matrix(v, "v")
-        expect(len(q[0]) == len(k[0]) and len(k) == len(v), "q and k share their width, k and v their number of rows.")
+        expect(
+            len(q[0]) == len(k[0]) and len(k) == len(v),
+            "q and k share their width, k and v their number of rows.",
+        )
         super().__init__(q=q, k=k, v=v)
 
     def numbers(self) -> dict[str, Any]:
@@ -90,7 +99,10 @@ class EditKV(Figure, script="edit_kv.js"):
 class WeightedSum(Figure, script="weighted_sum.js"):
     """Choose a query: its weights, each value times its weight, and their sum."""
 
-    q, k, v, tokens = (Numbers().tag(sync=True) for _ in range(4))
+    q: Any = synced()
+    k: Any = synced()
+    v: Any = synced()
+    tokens: Any = synced()
     query = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, q: Any, k: Any, v: Any, tokens: Any):

@@ -8,7 +8,7 @@ function build(el, { v, tokens }, set) {
   pick.forEach((b, i) => b.addEventListener("keydown", (e) => {
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[e.key];
     if (!step) return;
-    e.preventDefault(); e.stopPropagation();
+    e.preventDefault();
     const next = (i + step + pick.length) % pick.length;
     pick[next].focus(); set("query", next);
   }));
