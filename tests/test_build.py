@@ -283,7 +283,6 @@ def test_annotations_are_stripped(answers):
     forward = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "forward")
     everything = [*forward.args.args, *forward.args.posonlyargs, *forward.args.kwonlyargs, forward.args.vararg]
     assert all(arg.annotation is None for arg in [*everything, forward.args.kwarg]) and forward.returns is None
-    assert [arg.arg for arg in everything] == ["self", "x", "scale", "rest"] or len(everything) == 4
     assert ast.unparse(forward.args) == "self, x, /, *rest, scale=0.5, **more"
 
 

@@ -401,7 +401,7 @@ ATTENTION = Exercise(
         Misconception(
             "one maximum for all",
             lambda q, k, v: _unsafe_softmax(q @ k.T - (q @ k.T).max()) @ v,
-            "You subtracted one maximum for all rows, so a row far below it becomes 0 / 0. Each row has its own maximum.",
+            "You subtracted one maximum for all rows, so a row far below it becomes 0 / 0. Each row has its own.",
             ROWS,
         ),
         Misconception(
