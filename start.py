@@ -127,7 +127,8 @@ def plan(extras):
     stamp, now = read_stamp(), identity()
     if any(stamp.get(key) != now[key] for key in ("python", "folder")) or not python_starts():
         return "anew"
-    return "nothing" if stamp["files"] == now["files"] and extras <= set(stamp["extras"]) else "add"
+    whole = stamp.get("files") == now["files"] and extras <= set(stamp.get("extras", ()))
+    return "nothing" if whole else "add"
 
 
 @contextlib.contextmanager
@@ -203,7 +204,7 @@ def install_torch(progress):
 
 def install(task, extras):
     """Bring .venv to what lock.txt says. Its stamp goes first and comes last: without it, it is half-made."""
-    had = set() if task == "anew" else set(read_stamp()["extras"])
+    had = set() if task == "anew" else set(read_stamp().get("extras", ()))
     with contextlib.suppress(FileNotFoundError):
         STAMP.unlink()
     say("Installing the course into .venv; the first time, this takes a few minutes.")

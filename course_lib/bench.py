@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -77,9 +79,24 @@ def ratio(ours: Run, theirs: Run, budget_seconds: float = 1.5, rounds: int = 300
     return statistics.median(ratios)
 
 
+@contextlib.contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Nothing on stderr: the profiler, which is not Python, writes a line there whenever it starts and stops."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def peak_bytes(run: Run) -> int:
     """The most memory that torch held at one time during `run`, beyond what it held before."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with quiet_stderr(), torch.profiler.profile(activities=cpu, profile_memory=True) as profile:
         run()
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = peak = 0

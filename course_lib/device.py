@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import torch
+from torch import nn
 
 
 def available_devices() -> list[str]:
@@ -46,3 +47,9 @@ def synchronize(device: str | torch.device) -> None:
         torch.cuda.synchronize(device)
     elif kind == "mps":
         torch.mps.synchronize()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters are."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device

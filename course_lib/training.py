@@ -7,29 +7,26 @@ Every loss is per real token: a sum over tokens divided by how many there are, p
 
 from __future__ import annotations
 
-import atexit
 import math
-import os
-import pickle
 import time
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, distributed, nn
-from torch.utils.checkpoint import checkpoint as recompute_in_backward
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from .checkpoints import load_checkpoint, save_checkpoint
+from .device import device_of
+from .parallel import Batch, Processes, join_processes, split_rows
 from .shapes import expect, expect_rank, shape
+from .switches import checkpointed, expect_one_of, in_mode, matmul_precision, repeated_blocks
 
-Batch = Sequence[Tensor]
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -62,10 +59,6 @@ class TrainConfig:
         expect(0 <= self.smoothing < 1, f"smoothing goes from 0 to below 1; got {self.smoothing}.")
         expect_one_of(self.precision, "precision", list(PRECISIONS))
         expect_one_of(self.matmul, "matmul", [None, "highest", "high", "medium"])
-
-
-def expect_one_of(value: object, name: str, known: list[Any]) -> None:
-    expect(value in known, f"{name} should be one of {', '.join(map(repr, known))}; got {value!r}.")
 
 
 # --- Schedules: plain functions of the step, which counts from 1 --------------------------------------------
@@ -181,12 +174,6 @@ def add_gradients(
         (part_loss if scaler is None else scaler.scale(part_loss)).backward()
         loss = loss + part_loss.detach()
     return loss
-
-
-def split_rows(batch: Batch, parts: int) -> list[Batch]:
-    """The batch in `parts` batches of nearly equal size; never an empty one."""
-    parts = min(parts, len(batch[-1]))
-    return list(zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True))
 
 
 def update(run: Run, rate: float) -> Tensor:
@@ -378,12 +365,6 @@ def prepared(model: nn.Module, config: TrainConfig) -> Iterator[None]:
         yield
 
 
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters are."""
-    first = next(model.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
-
-
 def on_device(batch: Batch, device: torch.device) -> Batch:
     """The batch on `device`, once it is clear that it is a batch."""
     if not isinstance(batch, tuple | list) or not all(isinstance(tensor, Tensor) for tensor in batch):
@@ -395,268 +376,3 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
         f"All tensors of a batch should have the same number of rows, at least one; got {shapes}.",
     )
     return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
-
-
-# --- Switches that are set and put back ---------------------------------------------------------------------
-
-
-@contextmanager
-def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """`model.train()` or `model.eval()` for a while; then every part gets its old mode back."""
-    before = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, mode in before:
-            module.training = mode
-
-
-@contextmanager
-def matmul_precision(name: str | None) -> Iterator[None]:
-    """Let float32 matrix products use fewer bits inside ("medium", "high"); None changes nothing.
-
-    It is one switch for the whole process, so it goes back to what it was. "medium" is faster on many CPUs.
-    """
-    before = torch.get_float32_matmul_precision()
-    if name is not None:
-        expect_one_of(name, "precision of matrix products", ["highest", "high", "medium"])
-        torch.set_float32_matmul_precision(name)
-    try:
-        yield
-    finally:
-        if name is not None:
-            torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def checkpointed(*modules: nn.Module) -> Iterator[None]:
-    """Activation checkpointing: these modules keep their inputs only, and compute the rest again in backward.
-
-    Same gradients to the last bit, dropout included: the generator is set back before computing again. Memory
-    for activations shrinks from all layers to one, time grows by about one forward pass.
-    """
-    before = [(module, module.__dict__.get("forward")) for module in dict.fromkeys(modules)]
-    for module, _ in before:
-        module.forward = partial(  # type: ignore[method-assign]
-            recompute_in_backward, module.forward, use_reentrant=False, preserve_rng_state=True
-        )
-    try:
-        yield
-    finally:
-        for module, forward in before:
-            if forward is None:
-                del module.forward
-            else:
-                module.forward = forward  # type: ignore[method-assign]
-
-
-def repeated_blocks(model: nn.Module) -> list[nn.Module]:
-    """The members of every nn.ModuleList, the outermost only: the layers of a stack."""
-    blocks: list[nn.Module] = []
-    waiting = [model]
-    while waiting:
-        module = waiting.pop()
-        (blocks if isinstance(module, nn.ModuleList) else waiting).extend(module.children())
-    expect(
-        len(blocks) > 0,
-        f"{type(model).__name__} has no nn.ModuleList of blocks to compute again; "
-        "name the modules yourself: with checkpointed(...): fit(...).",
-    )
-    return blocks
-
-
-# --- Checkpoints: files that are whole or not there ---------------------------------------------------------
-
-
-def save_checkpoint(path: str | Path, run: Run, processes: Processes | None = None) -> None:
-    """Write all of `run` to `path`: whoever looks sees the old file or the new one, never half of one."""
-    processes = processes or Processes()
-    generators = processes.gather(generator_states(device_of(run.model)))
-    if processes.rank == 0:
-        state = {
-            "step": run.step,
-            "updates": run.updates,
-            "config": asdict(run.config),
-            "model": run.model.state_dict(),
-            "optimizer": run.optimizer.state_dict(),
-            "scaler": run.scaler.state_dict(),
-            "generators": generators,
-            "history": run.history.numbers(),
-        }
-        replace_file(Path(path), state)
-    processes.gather(None)  # nobody goes on, and perhaps reads the file, before it is there
-
-
-def replace_file(path: Path, state: dict[str, Any]) -> None:
-    """Write beside `path`, make sure that it is on the disk, and only then let it take the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    try:
-        with open(new, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def load_checkpoint(path: str | Path, run: Run, processes: Processes | None = None) -> None:
-    """Set `run` to what `path` holds, all of it or, with a ValueError that says what differs, nothing."""
-    processes = processes or Processes()
-    state = read_checkpoint(path)
-    same_config(state["config"], asdict(run.config))
-    same_sizes(state["model"], run.model.state_dict())
-    expect(
-        len(state["generators"]) == processes.size,
-        f"The checkpoint was written by {len(state['generators'])} processes; this run has {processes.size}.",
-    )
-    try:
-        run.optimizer.load_state_dict(state["optimizer"])
-        run.scaler.load_state_dict(state["scaler"])
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"The optimizer's state in {path} does not fit this model: {error}") from error
-    # The model comes last: nothing after this line can fail.
-    set_generators(state["generators"][processes.rank], device_of(run.model))
-    run.model.load_state_dict(state["model"])
-    run.step, run.updates, run.history = state["step"], state["updates"], History(**state["history"])
-
-
-def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """What `save_checkpoint` wrote, as plain numbers and tensors: no code of the file is ever run."""
-    try:
-        with zipfile.ZipFile(path) as archive:  # torch.save writes a zip; torch.load does not check its checksums
-            damaged = archive.testzip()
-        expect(damaged is None, f"{path} is damaged: {damaged} is not what was written.")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(
-            f"{path} is not a whole checkpoint: {str(error).splitlines()[0]} "
-            "Was it cut short, or written by another program?"
-        ) from error
-    keys = {"step", "updates", "config", "model", "optimizer", "scaler", "generators", "history"}
-    found = set(state) if isinstance(state, dict) else {type(state).__name__}
-    expect(
-        found == keys,
-        f"{path} is not a checkpoint of fit: expected {sorted(keys)}; got {sorted(map(str, found))[:10]}.",
-    )
-    return state
-
-
-def same_config(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Going on with other settings would be neither the old run nor the new one."""
-    free = {"checkpoint_every", "log_every"}
-    differing = [
-        f"{name} was {theirs.get(name, 'not there')} and is {ours.get(name, 'not there')}"
-        for name in sorted(theirs.keys() | ours.keys())
-        if name not in free and theirs.get(name) != ours.get(name)
-    ]
-    expect(
-        not differing,
-        f"The checkpoint belongs to another training configuration: {'; '.join(differing)}. "
-        "Take the same one, or start anew with resume=False.",
-    )
-
-
-def same_sizes(theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:
-    """Every parameter and buffer of the model is there, in its shape and number type, and no other."""
-    wrong = [f"{name} is missing" for name in ours if name not in theirs]
-    wrong += [f"{name} is not in the model" for name in theirs if name not in ours]
-    wrong += [
-        f"{name} is {kind(theirs[name])}, the model has {kind(ours[name])}"
-        for name in ours
-        if name in theirs and kind(theirs[name]) != kind(ours[name])
-    ]
-    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    expect(not wrong, f"The checkpoint is of another model: {'; '.join(wrong[:3])}{more}.")
-
-
-def kind(tensor: Tensor) -> str:
-    return f"{shape(tensor)} {tensor.dtype}"
-
-
-def generator_states(device: torch.device) -> dict[str, Tensor]:
-    """Where torch's own generators stand, which dropout draws from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    if device.type == "mps":
-        states["mps"] = torch.mps.get_rng_state()
-    return states
-
-
-def set_generators(states: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
-    if device.type == "mps" and "mps" in states:
-        torch.mps.set_rng_state(states["mps"])
-
-
-# --- Several processes, one model ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Data-parallel training written out: the same model everywhere, each process with its rows of the batch.
-
-    The loss is a sum over tokens divided by all tokens, so gradients of different rows add up: one all-reduce
-    is all it takes. torch's DistributedDataParallel averages over processes instead, which gives a token less
-    weight in a process that has many; in return it sends while backward is still at work, which pays for
-    large models. A process that is alone leaves everything as it is.
-    """
-
-    rank: int = 0
-    size: int = 1
-
-    def rows(self, batch: Batch) -> Batch:
-        """This process's rows of the batch."""
-        expect(
-            len(batch[-1]) >= self.size,
-            f"A batch of {len(batch[-1])} rows cannot feed {self.size} processes: each needs one at least.",
-        )
-        return batch if self.size == 1 else split_rows(batch, self.size)[self.rank]
-
-    def sum_up(self, tensors: list[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, as one message."""
-        if self.size == 1:
-            return
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
-        distributed.all_reduce(flat)
-        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-            tensor.copy_(total.view_as(tensor))
-
-    def gather(self, thing: Any) -> list[Any]:
-        """What each process has, by rank."""
-        things = [thing] * self.size
-        if self.size > 1:
-            distributed.all_gather_object(things, thing)
-        return things
-
-    def share(self, run: Run) -> None:
-        """All begin with the parameters of process 0, whatever each drew for itself, and at the same step."""
-        if self.size == 1:
-            return
-        steps = self.gather(run.step)
-        expect(
-            len(set(steps)) == 1,
-            f"The processes are at different steps: {steps}. Can all of them read the checkpoint?",
-        )
-        for tensor in run.model.state_dict().values():
-            distributed.broadcast(tensor, src=0)
-
-
-def join_processes(device: torch.device) -> Processes:
-    """The processes that torchrun started, or this one alone; a group that exists is used as it is."""
-    if not distributed.is_available():
-        return Processes()
-    if not distributed.is_initialized() and distributed.is_torchelastic_launched():
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        # Open until the end: a group that is closed and opened again may meet messages of the old one.
-        atexit.register(distributed.destroy_process_group)
-    if not distributed.is_initialized():
-        return Processes()
-    return Processes(distributed.get_rank(), distributed.get_world_size())

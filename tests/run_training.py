@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from course_lib import training
 from course_lib.training import TrainConfig, fit
 
 SOURCE_VOCAB, TARGET_VOCAB = 11, 13
@@ -132,7 +131,7 @@ def message_of(action) -> str:
 def count_replacements() -> list[str]:
     """Every file that takes another's name from now on."""
     replace, seen = os.replace, []
-    training.os.replace = lambda old, new: (seen.append(str(new)), replace(old, new))[1]
+    os.replace = lambda old, new: (seen.append(str(new)), replace(old, new))[1]
     return seen
 
 

@@ -17,7 +17,7 @@ LAYERS = {
     "ideas": ["attention", "blocks", "efficient", "masks", "positions", "rnn", "sparse"],
     "by hand": ["by_hand"],
     "models": ["gpt", "seq2seq", "transformer", "transformer_xl"],
-    "use": ["data", "decoding", "metrics", "number_words", "training"],
+    "use": ["checkpoints", "data", "decoding", "metrics", "number_words", "parallel", "switches", "training"],
     "show": ["plots", "widgets"],
     "learn": ["checks", "exercises", "observe", "outcomes", "progress"],
     "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "validate"],

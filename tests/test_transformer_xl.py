@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from course_lib import transformer_xl
 from course_lib.transformer_xl import RelativeMultiHead, TransformerXL, TransformerXLConfig, relative_shift
 
 B, T, M, H, D, C = 2, 5, 4, 3, 12, 19
@@ -270,6 +271,7 @@ def test_step_by_step_is_the_forward_pass_and_rows_of_a_state_can_be_reordered()
         logits, state = network.step(word, state)
         assert logits.shape == (B, C)
         torch.testing.assert_close(logits, whole[:, i])
+    torch.testing.assert_close(network.step(text, None)[0], whole[:, -1])
     swapped = tree_map(lambda x: x.index_select(0, torch.tensor([1, 0])), state)
     one, two = network.step(text[:, :1], state)[0], network.step(text[:, :1].flip(0), swapped)[0]
     torch.testing.assert_close(one.flip(0), two)
@@ -280,8 +282,10 @@ def test_layers_have_weights_of_their_own_and_the_output_is_tied():
     assert sum(p.numel() for p in model().parameters()) == C * D + 3 * per_layer
 
 
-def test_dropout_acts_in_training_only():
-    network = TransformerXL(TransformerXLConfig(C, D, H, layers=1, d_ff=20, memory=M, dropout=0.5))
+@pytest.mark.parametrize("layers", [0, 1])
+def test_dropout_acts_in_training_only(layers):
+    """With no layer, on the embeddings alone."""
+    network = TransformerXL(TransformerXLConfig(C, D, H, layers=layers, d_ff=20, memory=M, dropout=0.5))
     text = tokens(6)
     assert not torch.equal(network(text)[0], network(text)[0])
     network.eval()
@@ -309,6 +313,15 @@ def test_bfloat16(autocast):
     assert low.dtype == torch.bfloat16
     assert (low - logits).abs().max() < 0.1 * logits.abs().max()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in rough.parameters())
+
+
+def test_under_autocast_attention_gets_bfloat16(monkeypatch):
+    """Else u and v, which stay float32, would widen the queries, and the slower road would be taken."""
+    seen = []
+    monkeypatch.setattr(transformer_xl, "attention", lambda q, k, v, **rest: seen.extend([q, k, v, rest["bias"]]) or v)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer().float()(draw(B, T, D).float())
+    assert [x.dtype for x in seen] == [torch.bfloat16] * 4
 
 
 def test_bad_input_is_refused_in_words():

@@ -1,4 +1,4 @@
-"""What holds of the notebooks without a kernel: NumPy units run where there is no torch, cells are short, links lead on."""
+"""What holds of the notebooks without a kernel: NumPy units run where there is no torch, and cells are short."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def tell(findings: Findings, seconds: float) -> str:
     parts.append("\n".join(f"{'✗' if findings.strict_time else '!'} {text}" for text in findings.late))
     mend = len(findings.complaints) + (len(findings.late) if findings.strict_time else 0)
     verdict = "All is well" if findings.ok else "One thing to mend" if mend == 1 else f"{mend} things to mend"
-    parts.append(f"{verdict} ({len(rows)} notebooks, {len(findings.exercises)} exercises, {seconds:.0f} s).")
+    parts.append(f"{verdict} (notebooks: {len(rows)}, exercises: {len(findings.exercises)}, {seconds:.0f} s).")
     return "\n\n".join(filter(None, parts))
 
 

@@ -187,8 +187,14 @@ def note_cell(case: ElementTree.Element, notebooks: dict[str, Notebook]) -> None
         return
     notebook.seconds[int(number[1])] = float(case.get("time", 0))
     for failure in (*case.iter("failure"), *case.iter("error")):
-        said = re.sub(r"(\x1b|#x1B)\[[0-9;]*m", "", failure.text or "").strip().split("\n")
-        notebook.complaints.append(f"{notebook.place(int(number[1]))} fails: {said[-1] or said[0]}")
+        notebook.complaints.append(f"{notebook.place(int(number[1]))} fails: {reason(failure.text or '')}")
+
+
+def reason(told: str) -> str:
+    """From nbval's report on a cell: the error that it raised, or what else ended it."""
+    lines = re.sub(r"(\x1b|#x1B)\[[0-9;]*m", "", told).strip().split("\n")
+    why = next((line.partition(": ")[2] for line in lines if re.match(r"Cell \d+: ", line)), lines[0])
+    return lines[-1] if why == "Cell execution caused an exception" else why
 
 
 def run_stubs(notebook: Notebook, scratch: Path, bar: Any) -> None:
