@@ -8,8 +8,10 @@
 # You need the lecture `notebooks/04_queries_keys_values.ipynb`. Everything here is NumPy; tokens are rows.
 
 # %%
+import numpy as np
 
-from course_lib.by_hand import WORKED_EXAMPLE
+from course_lib.by_hand import WORKED_EXAMPLE, softmax
+from course_lib.checks import check, hint
 
 x, w_q, w_k, w_v = WORKED_EXAMPLE
 

@@ -132,52 +132,30 @@ def lent_answers(notebook: Notebook) -> Complaints:
 
 def run_nbval(root: Path, notebooks: list[Notebook], jobs: int, scratch: Path, bar: Any) -> None:
     """Run lectures and solutions, each in a kernel of its own, and note seconds and errors by cell."""
-    (scratch / "pytest.ini").write_text("[pytest]\n")  # the project's own settings are for its own tests
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        str(scratch / "pytest.ini"),
-        f"--rootdir={root}",
-        "--noconftest",
-    ]
-    command += [
-        "-p",
-        "no:cacheprovider",
-        "--nbval-lax",
-        "--nbval-current-env",
-        f"--nbval-cell-timeout={STOP_AFTER}",
-    ]
-    command += [
-        "-v",
-        "--color=no",
-        "--no-summary",
-        f"--junitxml={scratch / 'cells.xml'}",
-        "-o",
-        "junit_duration_report=call",
-    ]
-    if importlib.util.find_spec("xdist"):
-        command += ["-n", str(jobs), "--dist", "loadfile"]
-    command += [str(n.path) for n in notebooks]
-    last = ""
+    command, environment, last = nbval_command(root, jobs, scratch), kernel_env(scratch), ""
+    command += [str(notebook.path) for notebook in notebooks]
     with subprocess.Popen(
-        command,
-        cwd=root,
-        env=kernel_env(scratch),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         for line in process.stdout or ():
             last = line.strip() or last
             bar.update(bool(re.search(r"::Cell \d+ [A-Z]{4}|[A-Z]{4} \S+::Cell ", line)))
     report = scratch / "cells.xml"
     for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
-        note_cell(case, {n.name: n for n in notebooks})
+        note_cell(case, {notebook.name: notebook for notebook in notebooks})
     for notebook in notebooks:
         if not notebook.complaints and len(notebook.seconds) < len(notebook.sources("code")):
             notebook.complaints.append(f"{notebook.name} was not run to its end by nbval, which says: {last}")
+
+
+def nbval_command(root: Path, jobs: int, scratch: Path) -> list[str]:
+    """pytest with nbval, without the project's own settings: those are for its own tests."""
+    (scratch / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-c", str(scratch / "pytest.ini"), f"--rootdir={root}", "--noconftest"]
+    command += ["-p", "no:cacheprovider", "--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={STOP_AFTER}"]
+    command += ["-v", "--color=no", "--no-summary"]
+    command += [f"--junitxml={scratch / 'cells.xml'}", "-o", "junit_duration_report=call"]
+    return command + (["-n", str(jobs), "--dist", "loadfile"] if importlib.util.find_spec("xdist") else [])
 
 
 def note_cell(case: ElementTree.Element, notebooks: dict[str, Notebook]) -> None:

@@ -11,6 +11,7 @@ _WHERE = {
     "EditKV": "lookup",
     "WeightedSum": "lookup",
     "DecoderSteps": "decoder_steps",
+    "Retrain": "retrain",
 }
 
 
