@@ -23,6 +23,9 @@ COMMANDS = {
     "doctor": Command("doctor", "check that all that the course needs is there and works", "course doctor"),
     "build": Command("build", "make the notebooks from the lessons", "course build --check"),
     "validate": Command("validate", "check notebooks, exercises, links and times", "course validate --units 04"),
+    "check": Command(
+        "notebook_check", "check your exercise notebook", "course check exercises/04_queries_keys_values.ipynb"
+    ),
     "progress": Command("progress", "show what you have done so far", "course progress"),
     "bench": Command("bench", "measure speed and memory against torch's own modules", "course bench --help"),
 }

@@ -37,6 +37,7 @@ from course_lib.seq2seq import AttentionSeq2Seq, Seq2Seq, Seq2SeqConfig
 from course_lib.training import TrainConfig, fit
 
 torch.set_printoptions(precision=3, sci_mode=False)
+torch.set_num_threads(1)  # for networks this small, more threads would mostly wait for each other
 
 # %% [markdown]
 # ## One state is too small for a sentence

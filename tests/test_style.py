@@ -18,9 +18,9 @@ LAYERS = {
     "by hand": ["by_hand"],
     "models": ["gpt", "seq2seq", "transformer", "transformer_xl"],
     "use": ["checkpoints", "data", "decoding", "metrics", "number_words", "parallel", "switches", "training"],
-    "show": ["plots", "widgets"],
     "learn": ["checks", "exercises", "observe", "outcomes", "progress"],
-    "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "validate"],
+    "show": ["plots", "widgets"],
+    "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "notebook_check", "validate"],
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 ORDER = list(LAYERS)

@@ -11,6 +11,7 @@ _WHERE = {
     "EditKV": "lookup",
     "WeightedSum": "lookup",
     "DecoderSteps": "decoder_steps",
+    "Progress": "progress_panel",
     "Retrain": "retrain",
 }
 
