@@ -18,7 +18,7 @@ LAYERS = {
     "by hand": ["by_hand"],
     "models": ["gpt", "seq2seq", "transformer", "transformer_xl"],
     "use": ["checkpoints", "data", "decoding", "metrics", "number_words", "parallel", "switches", "training"],
-    "learn": ["checks", "exercises", "observe", "outcomes", "progress"],
+    "learn": ["checks", "exercises", "observe", "outcomes", "progress", "units"],
     "show": ["plots", "widgets"],
     "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "notebook_check", "validate"],
 }

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.units import UNITS, CourseMap
+
 ROOT = Path(__file__).resolve().parents[1]
-NUMPY_UNITS = [u for u in ("03", "04", "05", "07", "08") if list((ROOT / "notebooks").glob(f"{u}_*.ipynb"))]
-LECTURES = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NUMPY_UNITS = [u for u in ("00", "03", "04", "05", "07", "08") if list((ROOT / "notebooks").glob(f"{u}_*.ipynb"))]
+LECTURES = sorted(set((ROOT / "notebooks").glob("*.ipynb")) - {ROOT / "notebooks" / "00_welcome.ipynb"})
 
 WITHOUT_TORCH = """
 import json, sys
@@ -28,6 +30,8 @@ print("ran to the end")
 @pytest.mark.parametrize("folder", ["notebooks", "solutions"])
 @pytest.mark.parametrize("unit", NUMPY_UNITS)
 def test_a_numpy_unit_runs_where_torch_cannot_be_imported(unit, folder, tmp_path):
+    if unit == "00" and folder == "solutions":
+        pytest.skip("the welcome has no exercises")
     (notebook,) = (ROOT / folder).glob(f"{unit}_*.ipynb")
     env = os.environ | {"COURSE_PROGRESS": str(tmp_path / "progress.json"), "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-c", WITHOUT_TORCH, str(notebook)]
@@ -53,3 +57,18 @@ def test_a_lecture_keeps_the_house_style(path):
     for source in cells(path, "code"):
         lines = [line for line in source.split("\n") if line.strip()]
         assert len(lines) <= 16, f"{path.stem}: a cell of {len(lines)} lines: {lines[0]}"
+
+
+def test_every_notebook_is_one_of_the_fourteen_units():
+    names = {unit.name for unit in UNITS}
+    assert len(names) == 14 and [unit.number for unit in UNITS] == [f"{n:02}" for n in range(14)]
+    for folder in ("notebooks", "exercises", "solutions"):
+        assert {path.stem for path in (ROOT / folder).glob("*.ipynb")} <= names
+
+
+def test_the_map_links_what_is_there_and_shows_points(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    made = CourseMap(ROOT)
+    assert '<a href="04_queries_keys_values.ipynb">' in made._repr_html_() and "0 of 24 points" in repr(made)
+    empty = CourseMap(tmp_path)
+    assert "href" not in empty._repr_html_() and repr(empty).count("still to come") == 14
