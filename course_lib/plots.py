@@ -102,6 +102,8 @@ def curves(lines: dict[str, Any], *, title: str, xlabel: str, ylabel: str, alt: 
     for (name, values), style in zip(lines.items(), ("-", "--", ":", "-.") * len(lines), strict=False):
         x, y = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
         axes.plot(x, y, style, label=name)
+        if len(x) <= 10:  # few enough to name each: no tick between two of them, such as 2.5 digits
+            axes.set_xticks(list(x))
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     if log:
         axes.set_yscale("log")

@@ -407,7 +407,7 @@ said_without, said_attending = translate(without, testing[0]), translate(attendi
 print(f"exactly right: {exact_match(said_without, meant):.1%} without attention, "
       f"{exact_match(said_attending, meant):.1%} with it")  # fmt: skip
 assert exact_match(said_attending, meant) > 0.9
-assert exact_match(said_without, meant) < 0.6
+assert exact_match(said_without, meant) < 0.5
 
 # %% [markdown]
 # ## Length hurts the RNN without attention
@@ -424,8 +424,8 @@ def shares(said):
 
 digits, right_without = shares(said_without)
 _, right_attending = shares(said_attending)
-assert right_attending[-1] > 0.8 and right_without[-1] < 0.2  # six digits
-assert min(right_attending) > max(right_without) - 0.05 and right_without[-1] <= right_without[0]
+assert min(right_attending) > 0.8  # short or long
+assert right_without[-1] < 0.2  # six digits
 
 # %%
 plots.curves(
@@ -473,23 +473,27 @@ widgets.DecoderSteps(source=english, target=german, weights=alignment)
 # A longer number crosses twice. **Predict** where, for *two hundred thirty four thousand five hundred sixty seven*.
 
 # %%
-source, target = spoken.encode([234_567])
-long_english = spoken.source_words.decode(source[0])
-long_german = spoken.target_words.decode(target[0])
-long_alignment = attending.align(source, target[:, :-1])[0, :-1].detach()
-read = [long_english[i] for i in long_alignment.argmax(dim=-1).tolist()]
-assert read[long_german.index("sieben")] == "seven" and read[long_german.index("sechzig")] == "sixty"
+long_source, long_target = spoken.encode([234_567])
+long_english = spoken.source_words.decode(long_source[0])
+long_german = spoken.target_words.decode(long_target[0])
+long_alignment = attending.align(long_source, long_target[:, :-1])[0, :-1].detach()
+long_read = [long_english[i] for i in long_alignment.argmax(dim=-1).tolist()]
+assert long_read[long_german.index("vier")] == "four" and long_read[long_german.index("dreißig")] == "thirty"
+assert long_read[long_german.index("sieben")] == "seven" and long_read[long_german.index("sechzig")] == "sixty"
 plots.weights(long_alignment, long_german, long_english, title="234,567: two crossings")
 
 # %% [markdown]
+# See the fields go back to the left within each group of three digits. Some rows may surprise you: *hundert* is often written
+# with an eye on another word than "hundred".
+#
 # **What is wrong here?** "The weights explain why the network wrote this word." They say where it looked, no more: $h_i$ comes
 # from an encoder that reads in both directions, so the state of *five* knows of *forty* too. **Predict**: change only the first
 # word. Does the state of the second one change?
 
 # %%
 pair, _ = spoken.encode([45, 65])  # forty five, sixty five
-states = attending.start(pair).source
-assert not torch.allclose(states[0, 1], states[1, 1], atol=1e-3)  # "five", with different neighbours
+of_both = attending.start(pair).source
+assert not torch.allclose(of_both[0, 1], of_both[1, 1], atol=1e-3)  # "five", with different neighbours
 
 # %% [markdown]
 # **Try it**: train the network with attention again, with another hidden size of the decoder. Does it still beat the RNN

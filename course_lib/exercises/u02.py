@@ -67,6 +67,18 @@ BY_HAND = Exercise(
             SEARCH,
         ),
         Misconception(
+            "context first",
+            lambda: ([6, 7], [1 / 8, 2 / 8, 5 / 8]),
+            "All five numbers are right, in the other order: the weights first, then the context.",
+            SEARCH,
+        ),
+        Misconception(
+            "one list",
+            lambda: [1 / 8, 2 / 8, 5 / 8, 6, 7],
+            "All five numbers are right. Return them as two lists: three weights, and the two numbers of the context.",
+            SEARCH,
+        ),
+        Misconception(
             "plain sum of the states",
             lambda: ([1 / 8, 2 / 8, 5 / 8], [16, 16]),
             "The weights are right. The context is the sum of the states, each times its weight, not of the bare states.",
@@ -187,6 +199,12 @@ ADDITIVE_SCORES = Exercise(
             "without v",
             lambda s, h, w_s, w_h, v: torch.tanh(_sum_inside(s, h, w_s, w_h)).sum(dim=-1),
             "You added up the hidden layer. Its numbers do not count alike: v says how much each of them counts.",
+            SCORE,
+        ),
+        Misconception(
+            "not summed",
+            lambda s, h, w_s, w_h, v: torch.tanh(_sum_inside(s, h, w_s, w_h)) * v,
+            "You multiplied by v and did not add up: a score is one number for each word, so use @ instead of *.",
             SCORE,
         ),
         Misconception(
@@ -339,6 +357,12 @@ def _fill_in_place(scores: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(scores.masked_fill_(~mask, -math.inf), dim=-1)
 
 
+def _clear_in_place(scores: Tensor, mask: Tensor) -> Tensor:
+    weights = torch.softmax(_filled(scores, mask, -math.inf), dim=-1)
+    weights[~mask.any(dim=-1)] = 0
+    return weights
+
+
 def _exp_by_hand(scores: Tensor, mask: Tensor) -> Tensor:
     exps = scores.exp() * mask
     return exps / exps.sum(dim=-1, keepdim=True)
@@ -409,6 +433,12 @@ ATTENTION_WEIGHTS = Exercise(
             MASK,
         ),
         Misconception(
+            "mask the wrong way round, finite",
+            lambda scores, mask: torch.softmax(scores.masked_fill(mask, -1e9), dim=-1),
+            "The mask is the wrong way round: True means a real word, and you hid those. Use ~mask for padding.",
+            MASK,
+        ),
+        Misconception(
             "masked after the softmax only",
             lambda scores, mask: torch.softmax(scores, dim=-1) * mask,
             "You cleared padding after the softmax, so the weights of real words sum to less than 1. Mask the scores "
@@ -475,6 +505,20 @@ ATTENTION_WEIGHTS = Exercise(
             MASK,
         ),
         Misconception(
+            "0 / 0 where there is no word",
+            lambda scores, mask: torch.softmax(scores + _zero_or_minus_inf(mask), dim=-1),
+            "All is right but for a sentence without words: there, nothing is divided by nothing, and the NaN spreads to "
+            "the gradient. Give such a row zeros, before anything is divided.",
+            MASK,
+        ),
+        Misconception(
+            "empty row cleared in place",
+            _clear_in_place,
+            "You cleared the row in place (weights[…] = 0), in a tensor that the softmax needs again for its gradient. Make "
+            "a new tensor: weights.masked_fill(…, 0.0), or weights * mask.",
+            MASK,
+        ),
+        Misconception(
             "padding read where there is no word",
             lambda scores, mask: torch.softmax(_filled(scores, mask, -1e9), dim=-1),
             "All is right but for a sentence without words: when all scores are equally low, padding shares the "
@@ -530,9 +574,9 @@ def _context_cases(draw: Draw) -> list[Case]:
 
     empty = torch.softmax(draw.tensor(3, 2), dim=-1) * torch.tensor([[1.0], [0.0], [1.0]])
     return [
+        case("all sizes alike", 2, 2, 2, "where a wrong axis has the right shape"),
         case("one context for each sentence", 2, 3, 4),
         case("one context for each sentence", 4, 5, 2, "more sentences"),
-        case("all sizes alike", 3, 3, 3, "where a wrong axis has the right shape"),
         Case(
             "weights are taken as they come",
             (empty, draw.tensor(3, 2, 5)),
@@ -549,8 +593,8 @@ CONTEXT = Exercise(
     minutes=6,
     outcomes=("02-a",),
     checks=(
-        Check("one context for each sentence", 2),
         Check("all sizes alike"),
+        Check("one context for each sentence", 2),
         Check("weights are taken as they come"),
     ),
     cases=_context_cases,
@@ -641,6 +685,13 @@ CONTEXT = Exercise(
             WORDS,
         ),
         Misconception(
+            "no axis for the features",
+            lambda weights, source: (weights * source).sum(dim=1),
+            "(B, S) * (B, S, D) lines up the words with the features: where all sizes are alike it runs and mixes them up, "
+            "otherwise it fails. The weights need an axis for the features: (B, S, 1).",
+            SEARCH,
+        ),
+        Misconception(
             "weights cut off",
             lambda weights, source: (weights.detach()[:, :, None] * source).sum(dim=1),
             "The numbers are right, but no gradient reaches the weights: where to look could never be learned.",
@@ -723,6 +774,10 @@ def _weights_in(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor
 def _order_swapped(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
     weights = _weights_in(self, state, source, mask)
     return weights, context(weights, source)
+
+
+def _with_axis(weights: Tensor, source: Tensor) -> Any:
+    return weights[:, None] @ source, weights
 
 
 def _unmasked(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
@@ -871,6 +926,12 @@ ATTENTION_STEP = Exercise(
             SEARCH,
         ),
         Misconception(
+            "an axis too many",
+            _module(lambda self, s, h, mask: _with_axis(_weights_in(self, s, h, mask), h)),
+            "The numbers are right, and the context has the shape (B, 1, D): drop the axis in the middle.",
+            SEARCH,
+        ),
+        Misconception(
             "mask not used",
             _module(_unmasked),
             "The mask is not used: padded words are read like any other.",
@@ -940,7 +1001,7 @@ def _product_cases(draw: Draw) -> list[Case]:
     return [
         case("dot: without a matrix", 2, 2, 3, note="as many sentences as words"),
         case("dot: without a matrix", 3, 4, 5),
-        case("general: with a matrix", 2, 2, 3, 3, "a square matrix"),
+        case("general: with a square matrix", 2, 2, 3, 3),
         case("general: with a matrix", 3, 4, 2, 5, "states of different widths"),
         case("general: with a matrix", 4, 2, 6, 3),
     ]
@@ -956,6 +1017,12 @@ def _dot(asked: Tensor, source: Tensor) -> Tensor:
 
 def _square_only(state: Tensor, source: Tensor, w: Tensor | None = None) -> Tensor:
     return _dot(state if w is None else state @ w.mT, source)
+
+
+def _if_matrix(state: Tensor, source: Tensor, w: Tensor | None = None) -> Tensor:
+    if w:
+        state = state @ w
+    return _dot(state, source)
 
 
 def _state_last(state: Tensor, source: Tensor, w: Tensor | None = None) -> Tensor:
@@ -974,7 +1041,11 @@ MULTIPLICATIVE_SCORES = Exercise(
     answer="course_lib.exercises.u02.multiplicative_scores",
     minutes=8,
     outcomes=("02-e",),
-    checks=(Check("dot: without a matrix", 2), Check("general: with a matrix", 2)),
+    checks=(
+        Check("dot: without a matrix", 2),
+        Check("general: with a square matrix"),
+        Check("general: with a matrix"),
+    ),
     cases=_product_cases,
     hints=(
         "Start with dot: for each sentence, its state with each of its words. A sum of products over the features.",
@@ -1005,6 +1076,26 @@ MULTIPLICATIVE_SCORES = Exercise(
             lambda state, source, w=None: (source * _by_product(state, w)).sum(dim=-1),
             "(B, S, M) * (B, M) lines up the batch with the words: with as many sentences as words it runs and mixes "
             "them up, otherwise it fails. The state needs an axis for the words: (B, 1, M).",
+            PRODUCT,
+        ),
+        Misconception(
+            "a product without axes",
+            lambda state, source, w=None: source @ _by_product(state, w),
+            "(B, S, M) @ (B, M) takes the batch for a matrix. Each sentence has a state of its own: make it a column, "
+            "(B, M, 1), and drop that axis afterwards.",
+            PRODUCT,
+        ),
+        Misconception(
+            "every word with every state",
+            lambda state, source, w=None: source @ _by_product(state, w).mT,
+            "(B, S, M) @ (M, B) is (B, S, B): every word is compared with the states of all sentences. Each keeps to its "
+            "own sentence.",
+            PRODUCT,
+        ),
+        Misconception(
+            "the truth of a matrix",
+            _if_matrix,
+            "`if w:` asks whether a matrix is true, which torch refuses to say. Ask `if w is not None:`.",
             PRODUCT,
         ),
         Misconception(
@@ -1126,6 +1217,18 @@ ALIGNMENT = Exercise(
             "und by its meaning",
             lambda: (["two", "hundred", "four", "hundred", "thirty"], [True, False]),
             "Nearly: for “und” you took what you would expect. Take what the table says: its row's largest number.",
+            ALIGN,
+        ),
+        Misconception(
+            "und by its neighbour",
+            lambda: (["two", "hundred", "four", "thirty", "thirty"], [True, False]),
+            "Nearly: look at the row of “und” again. Its largest number is 0.49, in the column of “four”.",
+            ALIGN,
+        ),
+        Misconception(
+            "1 and 0",
+            lambda: (["two", "hundred", "four", "four", "thirty"], [1, 0]),
+            "Right in substance: write the second list with True and False.",
             ALIGN,
         ),
         Misconception(
