@@ -6,13 +6,13 @@ where they differ, with those of every declared misconception: whoever behaves l
 
 from __future__ import annotations
 
-import ast
 import functools
 import html
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,19 @@ class Report:
 # --- comparing ----------------------------------------------------------------------------------------------
 
 
+def fitted(got: Any, want: Any) -> Any:
+    """`got` in the form of `want`, where only the form differs: rows in a list, or three arrays in one."""
+    if isinstance(want, np.ndarray) and isinstance(got, tuple) and got:
+        rows = all(isinstance(row, np.ndarray) and row.shape == want.shape[1:] for row in got)
+        return np.stack(got) if rows else got
+    if isinstance(want, tuple) and isinstance(got, np.ndarray) and got.shape[:1] == (len(want),):
+        return tuple(got)
+    return got
+
+
 def same(got: Any, want: Any) -> bool:
     """Equal as far as a float32 computation in another order can tell; NaN equals NaN."""
+    got = fitted(got, want)
     if isinstance(want, tuple) and isinstance(got, tuple):
         return len(got) == len(want) and all(map(same, got, want))
     if isinstance(want, np.ndarray) and isinstance(got, np.ndarray):
@@ -91,6 +102,8 @@ def observations_of(exercise_id: str, seed: int, wrong: str | None = None) -> tu
 def judge(exercise: Exercise, seen: Sequence[Observation], seed: int = 0) -> Report:
     """Points, reasons, and the misconception if one fits. Runs no code of the learner's."""
     cases, wanted = exercise.draw_cases(seed), observations_of(exercise.id, seed)
+    if exercise.prediction:
+        seen = [replace(got, output=as_meant(got.output, want.output)) for got, want in zip(seen, wanted, strict=True)]
     fine = [alike(got, want) for got, want in zip(seen, wanted, strict=True)]
     results, names = [], argument_names(exercise)
     for check in exercise.checks:
@@ -98,7 +111,7 @@ def judge(exercise: Exercise, seen: Sequence[Observation], seed: int = 0) -> Rep
         failed = [i for i in places if not fine[i]]
         message = explain(cases[failed[0]], seen[failed[0]], wanted[failed[0]], names) if failed else ""
         if message and exercise.prediction and seen[failed[0]].fault is None:
-            message = f"Yours is {_numbers_or_brief(seen[failed[0]].output)}. Not yet: work it out once more."
+            message = prediction_text(seen[failed[0]].output, wanted[failed[0]].output)
         results.append(Result(check, not failed, message))
     if all(fine):
         return Report(exercise, "passed", tuple(results))
@@ -107,12 +120,32 @@ def judge(exercise: Exercise, seen: Sequence[Observation], seed: int = 0) -> Rep
     return Report(exercise, status, tuple(results), name_the_idea(exercise, cases, seen, fine, seed))
 
 
+def nearly(got: Any, like: Any) -> bool:
+    """Equal but for rounding to two digits, which people do who compute by hand."""
+    arrays = isinstance(got, np.ndarray) and isinstance(like, np.ndarray)
+    return arrays and got.shape == like.shape and bool(np.allclose(got, like, rtol=0, atol=5e-3))
+
+
+def as_meant(got: Any, want: Any) -> Any:
+    """What a person means who writes 0 and 1 for False and True."""
+    got = fitted(got, want)
+    if isinstance(got, tuple) and isinstance(want, tuple) and len(got) == len(want):
+        return tuple(map(as_meant, got, want))
+    arrays = isinstance(got, np.ndarray) and isinstance(want, np.ndarray)
+    if arrays and want.dtype.kind == "b" and got.dtype.kind in "iu" and np.isin(got, (0, 1)).all():
+        return got.astype(bool)
+    return got
+
+
 def name_the_idea(
     exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation], fine: Sequence[bool], seed: int
 ) -> Misconception | None:
     """The misconception that behaves just so; or the only one that does in the first check that failed."""
     agrees = {
-        m.name: [alike(got, like) for got, like in zip(seen, observations_of(exercise.id, seed, m.name), strict=True)]
+        m.name: [
+            alike(got, like) or (exercise.prediction and nearly(got.output, like.output))
+            for got, like in zip(seen, observations_of(exercise.id, seed, m.name), strict=True)
+        ]
         for m in exercise.misconceptions
     }
     for m in exercise.misconceptions:
@@ -120,6 +153,8 @@ def name_the_idea(
             return m
     first = next(case.check for case, ok in zip(cases, fine, strict=True) if not ok)
     places = [i for i, case in enumerate(cases) if case.check == first]
+    if all(seen[i].fault for i in places):
+        return None  # many roads lead to the same error message
     fitting = [m for m in exercise.misconceptions if all(agrees[m.name][i] for i in places)]
     best = max((sum(agrees[m.name]) for m in fitting), default=0)
     leaders = [m for m in fitting if sum(agrees[m.name]) == best]
@@ -141,10 +176,36 @@ def explain(case: Case, got: Observation, want: Observation, names: Sequence[str
     """The difference in one case: what went in, then errors, shapes, numbers, side effects, gradients."""
     where = "With " + ", ".join(f"{n} {_brief(plain(a))}" for n, a in zip(names, case.args, strict=False))
     where = (where if case.args else "Called") + (f" ({case.note})" if case.note else "")
+    where = _small_inputs(case, names) or where
     for find in (_fault_text, _value_text, _side_effects, _gradient_text):
         if text := find(got, want, names):
             return f"{where}: {text}"
     return f"{where}: something differs that has no name yet."
+
+
+def _small_inputs(case: Case, names: Sequence[str]) -> str:
+    """The inputs themselves, where all of them are small enough to compute with by hand."""
+    values = [plain(arg) for arg in case.args]
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    if not arrays or sum(v.size for v in arrays) > 30 or any(v.ndim > 2 or v.size > 12 for v in arrays):
+        return ""
+    if len(arrays) < len(values) or case.note:
+        return ""
+    lines = [f"{n} = {np.array2string(v, precision=4, prefix=f'{n} = ')}" for n, v in zip(names, arrays, strict=False)]
+    return "\n".join(["With", *lines])
+
+
+def prediction_text(got: Any, want: Any) -> str:
+    """A prediction is not told the answer: only what is wrong with its form, or that it is not right yet."""
+    if got is None:
+        return "The result is None. Is a `return` missing?"
+    if isinstance(got, np.ndarray) and isinstance(want, np.ndarray) and got.shape != want.shape:
+        if got.size == want.size and same(got.reshape(want.shape), want):
+            return f"The right numbers, in another form: return them as one list of {want.size}."
+        return f"The answer should have the form {want.shape or 'of one number'}; yours has {got.shape}."
+    if isinstance(got, (str, Opaque)) or type(got) is not type(want):
+        return f"The answer should be {_brief(want)}; yours is {_brief(got)}."
+    return f"Yours is {_numbers_or_brief(got)}. Not yet: work it out once more."
 
 
 def _fault_text(got: Observation, want: Observation, names: Sequence[str]) -> str:
@@ -157,7 +218,13 @@ def _fault_text(got: Observation, want: Observation, names: Sequence[str]) -> st
         return f"it was {got.fault.message}. Is there a loop without an end?{lines}"
     if kind == "MemoryError":
         return f"it asked for more memory than there is. Look at the shapes of what is multiplied.{lines}"
-    return f"it raised {kind}: {got.fault.message}{lines}"
+    return f"it raised {kind}: {got.fault.message}{_in_words(got.fault.message)}{lines}"
+
+
+def _in_words(message: str) -> str:
+    """NumPy's most frequent complaint, said so that one can act on it."""
+    match = re.search(r"matmul: .* mismatch .*size (\d+) is different from (\d+)", message)
+    return f"\n  In a @ b, a has {match[2]} columns and b has {match[1]} rows: these must be equal." if match else ""
 
 
 def _value_text(got: Observation, want: Observation, names: Sequence[str]) -> str:
@@ -166,6 +233,7 @@ def _value_text(got: Observation, want: Observation, names: Sequence[str]) -> st
 
 def value_text(got: Any, want: Any, what: str = "the result") -> str:
     """How one value differs from the other: kind, shape, finiteness, type, numbers."""
+    got = fitted(got, want)
     if same(got, want):
         return ""
     if got is None:
@@ -185,7 +253,23 @@ def value_text(got: Any, want: Any, what: str = "the result") -> str:
     if np.isfinite(want).all() and not np.isfinite(got).all():
         bad = "NaN" if np.isnan(got).any() else "infinity"
         return f"{what} contains {bad}, and it should be {_numbers(want)}. Yours: {_numbers(got)}"
-    return f"{what} should be\n{_numbers(want)}\nand yours is\n{_numbers(got)}"
+    return f"{what} should be\n{_numbers(want)}\nand yours is\n{_numbers(got)}{_relation(got, want)}"
+
+
+def _relation(got: np.ndarray, want: np.ndarray) -> str:
+    """How wrong numbers hang together with right ones, if they do."""
+    if got.dtype.kind == "b" or not np.isfinite(got).all():
+        return ""
+    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and same(np.swapaxes(got, -1, -2), want):
+        return "\nYours is the transpose."
+    sizes = np.abs(want) > 1e-9
+    ratios = got[sizes] / want[sizes]
+    if ratios.size > 1 and np.allclose(ratios, ratios[0], rtol=1e-6) and np.allclose(got[~sizes], 0):
+        return f"\nYours is {ratios[0]:.4g} times that."
+    if want.size > 2 and np.allclose(np.sort(got, axis=None), np.sort(want, axis=None), rtol=RTOL, atol=ATOL):
+        return "\nThe same numbers stand in other places."
+    largest = float(np.abs(got - want).max())
+    return f"\nThe largest difference is {largest:.1g}. Is something rounded?" if largest < 1e-3 else ""
 
 
 def _side_effects(got: Observation, want: Observation, names: Sequence[str]) -> str:
@@ -233,30 +317,36 @@ def _numbers(array: np.ndarray) -> str:
 # --- what may not be called ---------------------------------------------------------------------------------
 
 
-def names_used(source: str) -> set[str]:
-    """Every name and attribute in a piece of Python, and every module that it imports."""
-    used: set[str] = set()
-    for node in ast.walk(ast.parse(textwrap.dedent(source))):
-        if isinstance(node, ast.Name):
-            used.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            used.add(node.attr)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            used |= {part for alias in node.names for part in alias.name.split(".")}
-            used |= set((getattr(node, "module", None) or "").split("."))
-    return used
+def names_used(subject: Any) -> set[str]:
+    """Every global name, attribute and import in a function, or in the methods of a class."""
+    if inspect.isclass(subject):
+        return set().union(
+            *(names_used(part) for part in vars(subject).values()), {b.__name__ for b in subject.__bases__}
+        )
+    code = getattr(subject, "__code__", None)
+    return _names_in(code) if code is not None else set()
+
+
+def _names_in(code: Any) -> set[str]:
+    inner = (_names_in(c) for c in code.co_consts if inspect.iscode(c))
+    return {part for name in code.co_names for part in name.split(".")}.union(*inner)
 
 
 def forbidden_use(exercise: Exercise, subject: Any) -> str:
-    """What the answer may not lean on, if it does: best effort, from its source and its identity."""
-    module = getattr(subject, "__module__", "") or ""
-    if module.startswith("course_lib") or subject is exercise.load_answer():
+    """What the answer may not lean on, if it does: best effort, from its code and its identity."""
+    if from_library(subject) or subject is exercise.load_answer():
         return f"the library's own {getattr(subject, '__name__', 'answer')}"
-    try:
-        used = names_used(inspect.getsource(subject))
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return ", ".join(sorted(used & {*exercise.forbidden, "course_lib"}))
+    # What the answer itself uses (softmax, say) is given; any other help from the library is the answer in disguise.
+    used, given = names_used(subject), names_used(exercise.load_answer())
+    around = getattr(subject, "__globals__", {})
+    borrowed = {name for name in used - given if from_library(around.get(name))}
+    return ", ".join(sorted(used & {*exercise.forbidden, "course_lib"} | borrowed))
+
+
+def from_library(thing: Any) -> bool:
+    """Whether something is a module of this library, or was defined in one."""
+    name = getattr(thing, "__name__", "") if inspect.ismodule(thing) else getattr(thing, "__module__", "")
+    return str(name or "").split(".")[0] == "course_lib"
 
 
 # --- the learner's side -------------------------------------------------------------------------------------
@@ -295,6 +385,8 @@ def try_out(subject: Callable[..., Any], exercise: Exercise, seed: int = 0) -> R
 
 def check(subject: Callable[..., Any], exercise: str | None = None) -> None:
     """Try what you wrote: `check(attention, "04.2")`. Shows what holds and what does not, and records it."""
+    if isinstance(subject, str) and callable(exercise):
+        subject, exercise = exercise, subject  # check("04.2", attention) is as clear
     found = exercises.find(exercise or str(getattr(subject, "__name__", "")))
     report = examine(subject, found)
     if report.status == "missing":
@@ -328,14 +420,15 @@ class Card:
         if r.misconception:
             unit, heading = r.misconception.read
             lines += [f"! {r.misconception.idea}", f"  Read again: unit {unit}, “{heading}”."]
-        told = False  # where the wrong idea has a name, one example of it is enough
+        told: list[str] = []  # where the wrong idea has a name, or the error is the same, one example is enough
         for result in r.results:
             mark = "✓" if result.passed else "✗"
             lines.append(f"{mark} {result.check.name} ({result.check.points if result.passed else 0} of "
                          f"{result.check.points})")  # fmt: skip
-            if result.message and not (told and r.misconception):
+            detail = result.message.partition(": it raised ")[2] or result.message
+            if result.message and not (told and (r.misconception or detail in told)):
                 lines.append(textwrap.indent(result.message, "    "))
-                told = True
+                told.append(detail)
         if r.status not in ("passed", "hint"):
             lines.append(f'Stuck? hint("{r.exercise.id}")')
         return "\n".join(lines)

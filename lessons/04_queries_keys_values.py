@@ -116,8 +116,9 @@ assert v[0].tolist() == [1, 2, 3]
 print("Q =", q, "K =", k, "V =", v, sep="\n")
 
 # %% [markdown]
-# Why not two matrices, one for queries and keys together? Then the score of $i$ with $j$ would be that of $j$ with $i$: "she"
-# would look at "Fatima" just as much as "Fatima" looks at "she". Two matrices free the two directions from each other.
+# Why not two matrices, one for queries and keys together? Then the score of $i$ with $j$ would always be that of $j$ with $i$:
+# what "she" finds in "Fatima", "Fatima" would have to find in "she". Two matrices free the two directions from each other.
+# And why a third one for the values? What makes a word easy to find need not be what the finder wants to know.
 # (The three tokens of our example give a symmetric table all the same, by chance; a fourth token shows it.)
 
 # %%
@@ -363,7 +364,7 @@ assert w.grad.shape == w_v.shape and bool((w.grad != 0).any())
 #
 # **To think about**
 #
-# - If $W_q = W_k$ and both are orthogonal matrices, which unit are you back in?
+# - If $W_q$, $W_k$ and $W_v$ are all the identity matrix, which unit are you back in?
 # - Two tokens have the same key. Can a query tell them apart? Can the output?
 # - What would attention return if all keys were equal?
 #

@@ -13,6 +13,7 @@ from torch import nn
 
 from course_lib import attention as A
 from course_lib import by_hand, masks
+from course_lib.positions import ScorePositions
 
 B, H, T, S, K, V, D = 2, 3, 5, 7, 4, 6, 12
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 4e-2}
@@ -98,6 +99,11 @@ def test_softmax_runs_over_the_last_axis_unless_asked():
     torch.testing.assert_close(A.softmax(x).sum(1), torch.ones(3, dtype=torch.float64))
 
 
+def test_softmax_takes_out_the_maximum_of_each_row():
+    x = torch.tensor([[0.0, 1.0], [-5000.0, -5001.0]])
+    torch.testing.assert_close(A.softmax(x), torch.softmax(x, -1))
+
+
 @dtypes
 def test_masked_softmax_gives_zero_to_what_is_hidden_and_to_empty_rows(dtype):
     scores = draw(B, H, T, S, dtype=dtype, size=30.0)
@@ -171,6 +177,13 @@ def test_a_bias_gets_its_gradient(road):
 
 
 @road
+def test_a_coarser_bias_is_taken_in_the_precision_of_the_queries(road):
+    q, k, v = qkv(torch.float32)
+    bias = draw(H, T, S, seed=4, grad=False, dtype=torch.bfloat16)
+    torch.testing.assert_close(road(q, k, v, bias=bias), road(q, k, v, bias=bias.float()))
+
+
+@road
 @pytest.mark.parametrize("queries", [1, 3, S])
 @pytest.mark.parametrize("extra", ["nothing", "mask", "bias"])
 def test_causal_lines_up_the_last_query_with_the_last_key(road, queries, extra):
@@ -181,6 +194,11 @@ def test_causal_lines_up_the_last_query_with_the_last_key(road, queries, extra):
     seen = masks.causal(queries, S) if mask is None else masks.causal(queries, S) & mask
     wanted, _, inputs = reference(q, k, v, seen, bias=0.0 if bias is None else bias)
     compare(road(q, k, v, mask, bias=bias, causal=True), (q, k, v), wanted, inputs, torch.float64)
+
+
+@road
+def test_the_causal_mask_is_made_where_the_queries_are(road):
+    assert road(*(x.to("meta") for x in qkv()), causal=True).device.type == "meta"
 
 
 @road
@@ -206,6 +224,8 @@ def test_any_number_of_leading_axes(road, lead):
     mask = torch.rand(T, S, generator=torch.Generator().manual_seed(1)) > 0.3
     wanted, _, inputs = reference(q, k, v, mask)
     compare(road(q, k, v, mask), (q, k, v), wanted, inputs, torch.float64)
+    wanted, _, inputs = reference(q, k, v, mask & masks.causal(T, S))
+    compare(road(q, k, v, mask, causal=True), (q, k, v), wanted, inputs, torch.float64)
 
 
 @road
@@ -242,6 +262,15 @@ def test_dropout_drops_weights_and_scales_the_rest():
         torch.testing.assert_close(outs.mean(), torch.tensor(1.0), atol=0.05, rtol=0)
     _, weights = A.explicit(q, k, v, dropout=0.5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, T))
+
+
+@road
+def test_dropout_is_the_share_that_is_dropped(road):
+    q, k, v = torch.zeros(1, 4000, K), torch.zeros(1, 1, K), torch.ones(1, 1, 1)
+    torch.manual_seed(0)
+    out = road(q, k, v, dropout=0.2)  # a single key: its weight is 1, or dropped
+    torch.testing.assert_close(out.unique(), torch.tensor([0.0, 1.25]))
+    assert (out == 0).float().mean().item() == pytest.approx(0.2, abs=0.03)
 
 
 @settings(deadline=None, max_examples=30)
@@ -281,11 +310,15 @@ def test_the_road_follows_device_dtype_and_length(monkeypatch):
     assert A.faster_road(short.to("meta"), short.to("meta")) == "fused"
 
 
-def test_attention_takes_the_road_it_is_told(monkeypatch):
-    q, k, v = qkv()
-    monkeypatch.setattr(A, "faster_road", lambda q, k: "explicit")
-    monkeypatch.setattr(A, "fused", None)
-    A.attention(q, k, v)
+@pytest.mark.parametrize("name, other", [("explicit", "fused"), ("fused", "explicit")])
+def test_attention_takes_the_road_it_is_told_and_all_it_is_given_along(monkeypatch, name, other):
+    given = {"bias": draw(H, T, S, seed=4), "causal": True, "scale": 0.3, "dropout": 0.2}
+    torch.manual_seed(0)
+    wanted = ROADS[name](*qkv(), some_mask(), **given)
+    monkeypatch.setattr(A, "faster_road", lambda q, k: name)
+    monkeypatch.setattr(A, other, None)
+    torch.manual_seed(0)
+    assert torch.equal(A.attention(*qkv(), some_mask(), **given), wanted)
 
 
 # --- without parameters, and the scores of RNN attention
@@ -328,6 +361,11 @@ class TestAdditive:
             torch.testing.assert_close(context[b], a @ source[b][mask[b]])
         assert (weights[~mask] == 0).all()
 
+    def test_has_one_bias_and_one_score(self):
+        sizes = {name: tuple(p.shape) for name, p in self.make().named_parameters()}
+        hidden = {"w_state.weight": (V, K), "w_source.weight": (V, D), "w_source.bias": (V,)}
+        assert sizes == {**hidden, "v.weight": (1, V)}
+
     def test_equals_numpy_by_hand(self):
         layer, state, source = self.make(), draw(K, seed=1, grad=False), draw(S, D, seed=2, grad=False)
         nn.init.zeros_(layer.w_source.bias)
@@ -338,8 +376,10 @@ class TestAdditive:
 
     def test_projecting_the_source_once_changes_nothing(self):
         layer, state, source = self.make(), draw(B, K, seed=1), draw(B, S, D, seed=2)
-        plain, kept = layer(state, source), layer(state, source, keys=layer.project(source))
+        keys = layer.project(source)
+        plain, kept = layer(state, source), layer(state, source, keys=keys)
         assert all(torch.equal(a, b) for a, b in zip(plain, kept, strict=True))
+        assert not torch.allclose(layer(state, source, keys=-keys)[1], plain[1])  # they are used
 
     def test_an_empty_source_gives_zeros_and_finite_gradients(self):
         layer, state, source = self.make(), draw(B, K, seed=1), draw(B, S, D, seed=2)
@@ -369,6 +409,7 @@ def test_splitting_takes_blocks_of_columns_and_merging_undoes_it():
     for h in range(H):
         assert torch.equal(heads[:, h], x[..., h * D // H : (h + 1) * D // H])
     assert torch.equal(A.merge_heads(heads), x)
+    assert torch.equal(A.split_heads(x[0], H), heads[0])  # a table of positions has no batch
 
 
 def torch_twin(layer, **kwargs):
@@ -473,6 +514,36 @@ def test_a_cache_equals_recomputation_and_leaves_the_past_alone():
     torch.testing.assert_close(torch.cat(parts, 1), whole)
 
 
+class Marked(ScorePositions):
+    """Queries grow with their position and keys shrink; the bias and the scale are no one else's."""
+
+    def rotate(self, q, k, offset=0):
+        t_T1 = torch.arange(offset + 1, offset + 1 + q.shape[-2])[:, None]
+        return q * t_T1, k / t_T1
+
+    def score_bias(self, q, k):
+        return q[..., :1] * k[..., :1].mT
+
+    def scale(self, d_k):
+        return 0.7 / d_k
+
+
+def test_positions_enter_queries_keys_bias_and_scale_also_after_a_cache():
+    layer, x, mask = make_layer(positions=Marked()), draw(B, S, D, seed=1), masks.padding(torch.tensor([S, 4]))
+    q, k, v = (A.split_heads(part, H) for part in layer.w_qkv(x).chunk(3, -1))
+    t_T1 = torch.arange(1, S + 1)[:, None]
+    q, k = q * t_T1, k / t_T1
+    out, weights = A.explicit(q, k, v, mask[:, None], bias=q[..., :1] * k[..., :1].mT, causal=True, scale=0.7 * H / D)
+    whole = layer.w_o(A.merge_heads(out))
+    torch.testing.assert_close(layer(x, mask=mask, causal=True), whole)
+    for found, wanted in zip(layer(x, mask=mask, causal=True, need_weights=True), (whole, weights), strict=True):
+        torch.testing.assert_close(found, wanted)
+    past = None
+    for start, stop in ((0, 3), (3, 4), (4, S)):
+        part, past = layer.step(x[:, start:stop], past, mask[..., :stop])
+        torch.testing.assert_close(part, whole[:, start:stop])
+
+
 def test_keys_and_values_of_a_memory_can_be_kept():
     layer, x, memory = make_layer(), draw(B, T, D, seed=1), draw(B, S, D, seed=2)
     kept = layer.key_value(memory)
@@ -497,6 +568,15 @@ def test_dropout_acts_in_training_only():
     layer.eval()
     assert torch.equal(layer(x), layer(x))
     torch.testing.assert_close(layer(x), layer(x, need_weights=True)[0])
+    torch.testing.assert_close(layer(x), make_layer()(x))
+
+
+def test_weights_are_built_only_where_somebody_asks(monkeypatch):
+    layer, x = make_layer(), draw(B, T, D)
+    monkeypatch.setattr(A, "explicit", None)
+    monkeypatch.setattr(A, "faster_road", lambda q, k: "fused")
+    layer(x)
+    layer.step(x, None)
 
 
 def test_recording_sees_the_weights_that_were_used_and_ends_with_the_block():
@@ -512,6 +592,9 @@ def test_recording_sees_the_weights_that_were_used_and_ends_with_the_block():
     assert not seen["one"][0].requires_grad
     model["one"](x)
     assert len(seen["one"]) == 1
+    with A.record_weights(model) as seen:
+        model["one"].step(x, None)
+    torch.testing.assert_close(seen["one"][0], model["one"](x, causal=True, need_weights=True)[1])
     with pytest.raises(RuntimeError, match="stop"), A.record_weights(model):
         raise RuntimeError("stop")
     assert model["one"].recorded is None
@@ -554,6 +637,7 @@ def test_bad_input_is_named(road, spoil, error, message):
         (lambda: make_layer()(draw(B, T, K)), r"x should be d_model = 12; got shape \(2, 5, 4\)"),
         (lambda: make_layer()(draw(B, T, D), draw(B, S, K)), r"memory should be d_model = 12"),
         (lambda: make_layer()(draw(B, T, D), draw(S, D)), r"memory should have 3 axes"),
+        (lambda: make_layer(positions=Marked())(draw(B, T, D), draw(B, S, D)), "in self-attention only"),
         (
             lambda: A.dot_scores(draw(B, D), draw(B, S, K)),
             r"width of the source states = 4; got shape \(2, 12\)",

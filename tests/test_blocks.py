@@ -104,6 +104,11 @@ def test_residual_goes_around(pre_norm):
     torch.testing.assert_close(got, x + f(skip.norm(x)) if pre_norm else skip.norm(x + f(x)))
 
 
+def test_residual_hands_its_eps_on():
+    skip, x = shake(Residual(D, eps=0.1)), draw(B, T, D)
+    torch.testing.assert_close(skip.enter(x), layer_norm(x, skip.norm.gain, skip.norm.bias, 0.1))
+
+
 def test_residual_drops_only_what_the_sublayer_made():
     skip, x = Residual(D, dropout=0.5), torch.ones(40, D)
     torch.manual_seed(0)
@@ -263,6 +268,25 @@ def test_dropout_reaches_every_sublayer_and_only_in_training(make):
     assert not torch.equal(block(*inputs), block(*inputs))
     block.eval()
     assert torch.equal(block(*inputs), block(*inputs))
+
+
+def test_a_block_hands_its_input_on_where_all_else_is_dropped():
+    encoder, decoder = shake(EncoderBlock(D, H, FF)), shake(DecoderBlock(D, H, FF))  # pre-norm unless asked
+    for module in (*encoder.modules(), *decoder.modules()):
+        if isinstance(module, Residual):
+            module.dropout = 1.0
+    x, memory = draw(B, T, D), draw(B, S, D, seed=1)
+    assert torch.equal(encoder(x), x) and torch.equal(encoder.step(x, None)[0], x)
+    kept = decoder.cross_attention.key_value(memory)
+    assert torch.equal(decoder(x, memory), x) and torch.equal(decoder.step(x, None, kept)[0], x)
+
+
+def test_blocks_use_the_positions_and_the_attention_they_are_given():
+    rotary, given = Rotary(D // H), MultiHeadAttention(D, H)
+    decoder = DecoderBlock(D, H, FF, positions=rotary)
+    assert EncoderBlock(D, H, FF, positions=rotary).attention.positions is rotary
+    assert decoder.self_attention.positions is rotary and decoder.cross_attention.positions is None
+    assert EncoderBlock(D, H, FF, attention=given).attention is given
 
 
 def test_feed_forward_drops_inside():

@@ -101,7 +101,8 @@ def test_a_second_mistake_elsewhere_does_not_hide_the_first():
 def test_an_unknown_mistake_is_not_given_a_name_but_the_smallest_case():
     report = examine(lambda q, k, v, mask=None: right(q, k, v, mask) + 1, FUNCTION)
     assert report.misconception is None
-    assert "q of shape (2, 3)" in report.results[0].message and "should be\n[[" in report.results[0].message
+    assert "q = [[ 0.1257 -0.1321  0.6404]" in report.results[0].message
+    assert "should be\n[[" in report.results[0].message and "q of shape (3, 4)" in report.results[1].message
 
 
 def layer(forward):

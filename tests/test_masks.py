@@ -75,7 +75,7 @@ def test_global_tokens_see_all_and_are_seen_by_all(length, data):
 def test_random_draws_the_number_asked_for_and_the_seed_fixes_it(length, data):
     keys = data.draw(st.integers(0, length))
     mask = masks.random(length, keys, seed=3)
-    assert (mask.sum(1) == keys).all()
+    assert mask.dtype == torch.bool and (mask.sum(1) == keys).all()
     assert torch.equal(mask, masks.random(length, keys, seed=3))
 
 
@@ -86,6 +86,8 @@ def test_random_differs_by_seed_and_by_row():
     state = torch.random.get_rng_state()
     masks.random(50, 3, seed=0)
     assert torch.equal(state, torch.random.get_rng_state())
+    with torch.device("meta"):  # a default device changes nothing in what is drawn
+        assert torch.equal(mask, masks.random(50, 3, seed=0))
 
 
 def test_block_spreads_each_cell_of_the_layout():
@@ -145,6 +147,7 @@ def test_edges_are_allowed():
     assert masks.window(3, 0).equal(torch.eye(3, dtype=torch.bool))
     assert not masks.random(3, 0, seed=0).any() and masks.random(3, 3, seed=0).all()
     assert masks.global_tokens(3, 3).all() and not masks.global_tokens(3, 0).any()
+    assert masks.block(torch.eye(3, dtype=torch.bool), 1).equal(torch.eye(3, dtype=torch.bool))
     assert masks.fixed(4, 2, 2).equal(masks.causal(4)) and masks.strided(4, 1).equal(masks.causal(4))
 
 

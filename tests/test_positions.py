@@ -146,6 +146,13 @@ def test_a_table_has_the_dtype_and_device_that_were_asked_for():
     assert P.sinusoidal(3, 4, dtype=torch.bfloat16).dtype == torch.bfloat16
     assert P.sinusoidal(3, 4, device="meta").device.type == "meta"
     assert P.sinusoidal(0, 4).shape == (0, 4)
+    with torch.device("meta"):  # a default device is not where the waves are computed
+        assert_close(P.sinusoidal(3, 4), torch.stack([P.sinusoids([t], 4)[0] for t in range(3)]).float())
+
+
+def test_waves_have_the_base_of_the_paper_and_take_any_other():
+    assert torch.equal(P.sinusoids([3, 700], 8), P.sinusoids([3, 700], 8, 10_000.0))
+    assert_close(P.sinusoids([3], 4, base=0.25)[0, 2], torch.tensor(3 / 0.25**0.5, dtype=WIDE).sin())
 
 
 # Positions that are added ----------------------------------------------------------------------------
@@ -159,6 +166,7 @@ def test_sinusoidal_positions_add_the_table(width, offset):
     found = P.SinusoidalPositions(width, base=50.0)(x, offset)
     assert_same(found, x + P.sinusoidal(T, width, base=50.0, start=offset, dtype=WIDE), [x])
     assert torch.equal(x, before)
+    assert torch.equal(P.SinusoidalPositions(width, base=50.0)(x[0], offset), found[0])  # without a batch, too
 
 
 def added(max_length=40):
@@ -186,7 +194,7 @@ def test_the_table_is_kept_between_calls():
     module(x)
     kept = module.table.kept
     assert len(kept) >= 10
-    for offset in range(len(kept) - 10):
+    for offset in range(len(kept) - 9):
         module(x, offset)
     assert module.table.kept is kept
     module(torch.zeros(1, len(kept) + 1, 4))
@@ -387,6 +395,12 @@ def test_low_precision_is_turned_by_precise_angles(dtype, position):
         assert_close(found.double(), exact, eps)
 
 
+def test_the_angles_of_float32_are_rounded_before_they_travel(monkeypatch):
+    """Not every device knows float64."""
+    monkeypatch.setattr(P, "turn", lambda x, table: table)
+    assert P.rotate(draw(T, K, dtype=torch.float32), range(T)).dtype == torch.float32
+
+
 def test_float32_stays_precise_far_out():
     x = draw(1, 1, 1, 16, dtype=torch.float32, grad=False)
     for offset in (10**5, 10**7):
@@ -421,7 +435,7 @@ def test_slopes_are_those_of_bloom():
         assert_close(alibi[:, 1], P.alibi_slopes(heads), 1e-6)
 
 
-@pytest.mark.parametrize("heads", [H, 8])
+@pytest.mark.parametrize("heads", [H, 8, 12])  # of 12, some slopes are no powers of two
 def test_alibi_charges_for_distance(heads):
     q, k = draw(B, heads, T, K), draw(B, heads, S, K)
     bias = P.Alibi(heads).score_bias(q, k)
@@ -520,6 +534,8 @@ def test_relative_attention_in_full_is_the_loop(masked):
     expected = over_batch_and_heads(lambda q, k, v, mask: shaw_output(q, k, v, *tables, mask), q, k, v, seen)
     assert_same(found, expected, [q, k, v, *tables])
     assert_close(weights.sum(-1), seen.any(-1).double())
+    alone = P.relative_attention(q[0, 1], k[0, 1], v[0, 1], *tables, None if mask is None else mask[0, 0])
+    assert_close(alone[0], found[0, 1])
     arrays = (a.detach().numpy() for a in (q, k, v, *tables))
     by_numpy = by_hand.relative_attention(*arrays, None if mask is None else mask.numpy())
     assert_close(found.detach(), torch.from_numpy(by_numpy))
@@ -854,7 +870,7 @@ BAD = {
     "rotary: before the split": (lambda: P.Rotary(K).rotate(X, KEYS), "q should have 4 axes"),
     "rotary: wide q": (lambda: P.Rotary(4).rotate(Q, KEYS), "axis of q .* head width = 4"),
     "rotary: wide k": (lambda: P.Rotary(K).rotate(Q, KEYS[..., :4]), "axis of k .* head width = 6"),
-    "rotary: offset": (lambda: P.Rotary(K).rotate(Q, KEYS, -2), "0 or more; got -2"),
+    "rotary: offset": (lambda: P.Rotary(K).rotate(Q, KEYS, -1), "0 or more; got -1"),
     "alibi: no heads": (lambda: P.Alibi(0), "heads should be 1 or more; got 0"),
     "slopes: no heads": (lambda: P.alibi_slopes(0), "heads should be 1 or more; got 0"),
     "alibi: heads": (lambda: P.Alibi(4).score_bias(Q, KEYS), r"have 4 heads; got q \(2, 3, 4, 6\)"),
@@ -878,7 +894,7 @@ BAD = {
     "disentangled: sizes": (lambda: P.Disentangled(H, K, 0), "max_distance should be 1 or more"),
     "disentangled: no heads": (lambda: P.Disentangled(0, K, M), "heads should be 1 or more"),
     "disentangled: no width": (lambda: P.Disentangled(H, 0, M), "head_width should be 1 or more"),
-    "disentangled: heads": (lambda: P.Disentangled(2, K, M).score_bias(Q, KEYS), "have 2 heads"),
+    "disentangled: heads": (lambda: P.Disentangled(2, K, M).score_bias(Q, KEYS), r"2 heads; got q \(2, 3, 4, 6\)"),
     "disentangled: width": (lambda: P.Disentangled(H, 4, M).score_bias(Q, KEYS), "head width = 4"),
 }
 

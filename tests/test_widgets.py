@@ -15,6 +15,7 @@ from course_lib.by_hand import WORKED_EXAMPLE, attention, project
 
 Q, K, V = project(*WORKED_EXAMPLE)
 ALIGNMENT = [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]]
+HEADS = np.array([[[0.1, 0.9], [0.5, 0.5]], [[0.8, 0.2], [1.0, 0.0]], [[0.3, 0.7], [0.6, 0.4]]])
 MAKE = {
     "SoftDictionary": lambda: widgets.SoftDictionary(
         ["a", "b", "c"], [[2, 0], [0, 2], [1, 1]], [1, 2, 3], [1, 0.5], 0.7
@@ -23,6 +24,31 @@ MAKE = {
     "EditKV": lambda: widgets.EditKV(Q, K, V),
     "WeightedSum": lambda: widgets.WeightedSum(Q, K, V, ["1", "2", "3"]),
     "DecoderSteps": lambda: widgets.DecoderSteps(["forty", "five"], ["fünf", "und", "vierzig"], ALIGNMENT),
+    "Reorder": lambda: widgets.Reorder(["a", "b", "c"], WORKED_EXAMPLE.x),
+    "TokenPlane": lambda: widgets.TokenPlane(["a", "b", "c"], [[2, 0], [0, 0], [-1, 1]], "cosine"),
+    "HeadExplorer": lambda: widgets.HeadExplorer(
+        {"one": (["a", "b"], ["x", "y"], HEADS), "two": (["c"], ["x", "y"], HEADS[:, :1], [[True, False]])}
+    ),
+    "MaskPainter": lambda: widgets.MaskPainter(Q @ K.T, ["1", "2", "3"], real=[True, True, False]),
+    "SinusoidImage": lambda: widgets.SinusoidImage(d_model=6, base=100.0, length=9, position=3),
+    "DotsByDistance": lambda: widgets.DotsByDistance(d_model=8, base=50.0, look=3, head=1),
+    "ScoreScale": lambda: widgets.ScoreScale(
+        np.random.default_rng(0).standard_normal((5, 16)), np.random.default_rng(1).standard_normal((4, 16)), 8, 2.0
+    ),
+    "Translator": lambda: widgets.Translator(
+        lambda number: (
+            ["forty", "five"],
+            ["fünf", "und", "vierzig"],
+            np.random.default_rng(number).random((2, 3, 3, 2)),
+        )
+    ),
+    "DataFlow": lambda: widgets.DataFlow(
+        [
+            ("encoder", "words", "BS", [[7, 9]]),
+            ("encoder", "memory", "BSD", np.random.default_rng(0).standard_normal((2, 3, 4))),
+            ("decoder", "weights", "BHTS", np.random.default_rng(1).random((2, 3, 9, 4))),
+        ]
+    ),
 }
 figures = pytest.mark.parametrize("name", MAKE)
 
@@ -50,12 +76,89 @@ def test_the_twins_compute_attention():
     assert soft.numbers()["value"] == pytest.approx(1) != cold
 
 
+def test_the_scale_figure_keeps_its_spread_when_the_temperature_is_the_root():
+    rng = np.random.default_rng(0)
+    figure = widgets.ScoreScale(rng.standard_normal((16, 256)), rng.standard_normal((8, 256)), d_k=16, temperature=4)
+    narrow = figure.numbers()
+    figure.d_k = 256
+    bare = figure.numbers()
+    figure.temperature = 16.0
+    wide = figure.numbers()
+    assert narrow["spread"] == pytest.approx(1, abs=0.2) and wide["spread"] == pytest.approx(1, abs=0.2)
+    assert bare["entropy"][1] < wide["entropy"][1] <= np.log(8) and bare["gradient"][1] < wide["gradient"][1]
+    assert narrow["histogram"].sum() == wide["histogram"].sum() == 16 * 8
+
+
 def test_the_decoder_shows_rows_of_targets_and_columns_of_sources():
     steps = MAKE["DecoderSteps"]()
     steps.step = 2
     assert steps.numbers()["source"].tolist() == [0.8, 0.2] and steps.numbers()["target"].tolist() == [0, 0, 1]
     steps.chosen = ["source", 1]
     assert steps.numbers()["target"].tolist() == [0.9, 0.5, 0.2] and steps.numbers()["source"].tolist() == [0, 1]
+
+
+def test_reordered_tokens_keep_their_vectors_and_places_do_not():
+    reorder = MAKE["Reorder"]()
+    before = reorder.numbers()
+    reorder.order = order = [2, 0, 1]
+    now = reorder.numbers()
+    np.testing.assert_allclose(now["weights"], before["weights"][order][:, order])
+    np.testing.assert_allclose(now["output"], attention(*[WORKED_EXAMPLE.x] * 3, scale=1.0)[order])
+    assert before["by_place"] == 0 and now["by_token"] < 1e-12 and now["by_place"] > 0.5
+
+
+def test_the_plane_compares_tokens_by_three_measures():
+    plane = MAKE["TokenPlane"]()
+    root = np.sqrt(0.5)
+    np.testing.assert_allclose(plane.numbers()["scores"], [[1, 0, -root], [0, 0, 0], [-root, 0, 1]], atol=1e-12)
+    plane.measure = "dot product"
+    assert plane.numbers()["scores"].tolist() == [[4, 0, -2], [0, 0, 0], [-2, 0, 2]]
+    plane.measure = "distance"
+    assert plane.numbers()["scores"].tolist() == [[0, -2, -5], [-2, 0, -1], [-5, -1, 0]]
+
+
+def test_the_head_explorer_shows_one_head_or_the_mean_of_all():
+    explorer = MAKE["HeadExplorer"]()
+    explorer.head, explorer.query = 1, 1
+    assert explorer.numbers()["weights"].tolist() == [1, 0] and "attends most to “x” (1.00)" in explorer.alt()
+    explorer.head = 3  # after the last head: the mean
+    np.testing.assert_allclose(explorer.numbers()["weights"], [0.7, 0.3])
+    assert "mean of the heads" in explorer.alt()
+    explorer.layer = 1  # has one word only: the nearest is shown
+    np.testing.assert_allclose(explorer.numbers()["heads"], [[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+
+
+def test_the_leak_meter_counts_weights_on_later_keys_only():
+    painter = MAKE["MaskPainter"]()
+    weights = painter.numbers()["weights"]
+    np.testing.assert_allclose(painter.numbers()["leak"], [weights[0, 1] + weights[0, 2], weights[1, 2], 0])
+    painter.mask = np.tri(3, k=-1, dtype=bool).tolist()  # strictly the past: the first query sees nothing
+    now = painter.numbers()
+    assert now["leak"].tolist() == [0, 0, 0] and now["empty"].tolist() == [1, 0, 0]
+    assert now["weights"][0].tolist() == [0, 0, 0] and now["weights"].sum() == pytest.approx(2)
+
+
+def test_the_translator_asks_the_kernel_and_says_what_went_wrong():
+    def translate(number):
+        if number > 99:
+            raise ValueError(f"{number} is too large")
+        return ["a"], ["b", "c"], np.full((1, 2, 2, 1), number / 100)
+
+    figure = widgets.Translator(translate, number=45)
+    figure.number = 50
+    assert figure.numbers()["map"].tolist() == [[0.5], [0.5]] and figure.note == ""
+    figure.number = 100
+    assert figure.note == "100 is too large" and figure.numbers()["map"].tolist() == [[0.5], [0.5]]
+    figure.number = 7
+    assert figure.note == "" and figure.weights[0][1] == [[0.07], [0.07]]
+
+
+def test_the_data_flow_keeps_the_whole_shape_and_a_corner_of_the_numbers():
+    figure = MAKE["DataFlow"]()
+    figure.chosen = 2
+    now = figure.numbers()
+    assert now["shape"].tolist() == [2, 3, 9, 4] and now["count"] == 216 and now["values"].shape == (8, 4)
+    assert "memory (encoder) (B, S, D) = (2, 3, 4)" in figure.alt()
 
 
 SCRIPT = """
@@ -79,9 +182,35 @@ def test_javascript_gives_the_same_numbers_as_numpy(name):
             figure.temperature = float(rng.uniform(0.01, 50))
         if name == "WeightedSum":
             figure.query = int(rng.integers(3))
+        if name == "ScoreScale":
+            figure.d_k, figure.temperature = int(rng.integers(1, 17)), float(rng.uniform(0.25, 64))
         if name == "DecoderSteps":
             figure.step = int(rng.integers(3))
             figure.chosen = [[], ["source", 1], ["target", 0]][int(rng.integers(3))]
+        if name in ("Reorder", "TokenPlane"):
+            figure.vectors = (rng.standard_normal(np.shape(figure.vectors)) * 20).tolist()
+        if name == "Reorder":
+            figure.order = rng.permutation(3).tolist()
+        if name == "TokenPlane":
+            figure.vectors = [[0.0, 0.0], *figure.vectors[1:]]  # a token dragged to the origin has no direction
+            figure.measure = ["dot product", "cosine", "distance"][int(rng.integers(3))]
+        if name in ("SinusoidImage", "DotsByDistance"):
+            figure.d_model, figure.base = 2 * int(rng.integers(1, 33)), float(10 ** rng.uniform(0.3, 5))
+        if name == "DotsByDistance":
+            figure.look, figure.head = int(rng.integers(61)), int(rng.integers(1, 9))
+        if name == "HeadExplorer":
+            figure.layer, figure.head, figure.query = (int(rng.integers(n)) for n in (2, 4, 2))
+        if name == "MaskPainter":
+            figure.scores = (rng.standard_normal((3, 3)) * 200).tolist()
+            figure.mask = (rng.random((3, 3)) < 0.5).tolist()  # empty rows among them
+        if name == "Translator":
+            figure.number, figure.layer, figure.head = (
+                int(rng.integers(99)),
+                int(rng.integers(2)),
+                int(rng.integers(-1, 3)),
+            )
+        if name == "DataFlow":
+            figure.chosen = int(rng.integers(3))
         states.append({key: getattr(figure, key) for key in figure.traits(sync=True) if not key.startswith("_")})
         wanted.append(figure.numbers())
     states = [{k: v for k, v in s.items() if isinstance(v, (int, float, list, str))} for s in states]
@@ -107,6 +236,24 @@ def test_javascript_gives_the_same_numbers_as_numpy(name):
         (lambda: widgets.EditKV(Q, K[:, :2], V), "q and k share their width"),
         (lambda: widgets.WeightedSum(Q, K, V, ["1"]), "one row each for every token"),
         (lambda: widgets.DecoderSteps(["a"], ["b"], ALIGNMENT), r"\(1, 1\); got \(3, 2\)"),
+        (lambda: widgets.ScoreScale(np.ones((2, 3)), np.ones((2, 4))), "equally wide; got 3 and 4"),
+        (lambda: widgets.ScoreScale(np.ones((2, 3)), np.ones((2, 3)), d_k=4), "width of the keys, 3; got 4"),
+        (lambda: widgets.ScoreScale(np.ones((2, 3)), np.ones((2, 3)), 2, 0.0), "above 0; got 0.0"),
+        (lambda: widgets.Reorder(["a"], [[1, 2], [3, 4]]), "Each token needs a vector; got 1 and 2"),
+        (lambda: widgets.TokenPlane(["a"], [[1, 2, 3]]), r"vectors should be .* 2 columns; got shape \(1, 3\)"),
+        (lambda: widgets.TokenPlane(["a"], [[1, 2]], "taste"), "one of dot product, cosine, distance; got 'taste'"),
+        (lambda: widgets.SinusoidImage(d_model=7), "even, 2 to 64: .* got 7"),
+        (lambda: widgets.SinusoidImage(position=50), "0 to 49; got 50"),
+        (lambda: widgets.DotsByDistance(base=1), "above 1 .* got 1"),
+        (lambda: widgets.DotsByDistance(head=9), "1 to 8; got 9"),
+        (lambda: widgets.HeadExplorer({}), "at least one layer"),
+        (lambda: widgets.HeadExplorer({"a": (["x"], ["y"], HEADS)}), r"\(1, 1\); got \[\(2, 2\)\]"),
+        (lambda: widgets.HeadExplorer({"a": ("xy", "xy", HEADS)}, head=4), "0 to 3, the mean; got 4"),
+        (lambda: widgets.MaskPainter(Q, ["1", "2"]), r"\(2, 2\); got \(3, 3\)"),
+        (lambda: widgets.MaskPainter(Q, ["1", "2", "3"], mask=np.ones((3, 3))), "boolean, .* got float64"),
+        (lambda: widgets.Translator(lambda n: (["a"], ["b"], ALIGNMENT)), r"\(…, …, 1, 1\); got \(3, 2\)"),
+        (lambda: widgets.DataFlow([("encoder", "words", "BSD", [[1, 2]])]), r"axes BSD.* got shape \(1, 2\)"),
+        (lambda: widgets.DataFlow([]), "no block to show"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -129,6 +276,7 @@ def test_an_unknown_figure_is_named():
         lambda: plots.weights(np.ones((2, 3)) / 3, title="T", mask=np.array([[True, False, True]] * 2)),
         lambda: plots.bars([0.2, 0.8], ["a", "b"], title="T"),
         lambda: plots.arrows([1, 0], [[0, 1]], title="T"),
+        lambda: plots.histogram({"a": [1.0, -2.0], "b": [0.5]}, title="T", xlabel="x", alt="T is wide"),
         lambda: plots.curves({"a": [3, 2, 1], "b": ([1, 2], [2, 2])}, title="T", xlabel="x", ylabel="y", alt="T falls"),
     ],
 )

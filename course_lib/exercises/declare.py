@@ -25,6 +25,13 @@ class Draw:
     def __call__(self, *shape: int, size: float = 1.0) -> np.ndarray:
         return self.rng.standard_normal(shape) * size
 
+    def whole(self, *shape: int) -> np.ndarray:
+        """Small whole numbers, to compute with by hand; at least two of them differ."""
+        while True:
+            numbers = self.rng.integers(-2, 4, shape).astype(float)
+            if numbers.size < 2 or numbers.std() > 0:
+                return numbers
+
     def mask(self, *shape: int) -> np.ndarray:
         """True for about two pairs of three; every row has a True and a False, where it has room for both."""
         mask = self.rng.random(shape) < 0.65

@@ -1226,12 +1226,6 @@ ALIGNMENT = Exercise(
             ALIGN,
         ),
         Misconception(
-            "1 and 0",
-            lambda: (["two", "hundred", "four", "four", "thirty"], [1, 0]),
-            "Right in substance: write the second list with True and False.",
-            ALIGN,
-        ),
-        Misconception(
             "nothing crosses",
             lambda: (["two", "hundred", "four", "four", "thirty"], [False, False]),
             "The words are right. German reads “four” and goes back to “thirty” after it: that is a crossing.",

@@ -53,14 +53,8 @@ SCORES_BY_HAND = Exercise(
             SCORES,
         ),
         Misconception(
-            "column instead of row",
-            lambda: [2, 4, 12],
-            "You mixed rows and columns: the query stays q₁, and only the key changes from score to score.",
-            SCORES,
-        ),
-        Misconception(
             "query with queries",
-            lambda: [5, 6, 7],
+            lambda: [5, 6, 8],
             "You multiplied q₁ with the three queries. A query looks at keys: W_k makes what it is compared with.",
             ROLES,
         ),
@@ -151,7 +145,7 @@ PROJECT = Exercise(
         Misconception(
             "one matrix for queries and keys",
             lambda x, w_q, w_k, w_v: (x @ w_q, x @ w_q, x @ w_v),
-            "Queries and keys come from one matrix here, so i looks at j just as j looks at i. Two matrices free them.",
+            "Queries and keys come from one matrix here, so the score of i with j is always that of j with i. Two matrices free them.",
             ROLES,
         ),
         Misconception(
@@ -273,6 +267,30 @@ ATTEND_ONCE = Exercise(
             _weighted_by(lambda query, keys: _unsafe_softmax(keys @ query)),
             "exp of a large score is infinity, and infinity / infinity is NaN. Subtract the largest score first.",
             ROWS,
+        ),
+        Misconception(
+            "every weight is 1",
+            lambda query, keys, values: values.sum(axis=0),
+            "Every weight is 1 here: softmax ran over too few numbers. It is one softmax over the scores of all keys.",
+            ROWS,
+        ),
+        Misconception(
+            "exponentials only",
+            _weighted_by(lambda query, keys: np.exp(np.minimum(keys @ query, 700))),
+            "These are exponentials that nobody divided by their sum, so the weights do not sum to 1.",
+            ROWS,
+        ),
+        Misconception(
+            "softmax twice",
+            _weighted_by(lambda query, keys: softmax(softmax(keys @ query))),
+            "Softmax ran twice, which makes the weights nearly equal. Scores go through it once.",
+            ROWS,
+        ),
+        Misconception(
+            "the weights returned",
+            lambda query, keys, values: softmax(keys @ query),
+            "These are the weights. One step is left: the sum of the values, each times its weight.",
+            SUM,
         ),
         Misconception(
             "not summed",
@@ -417,6 +435,30 @@ ATTENTION = Exercise(
             SUM,
         ),
         Misconception(
+            "exponentials only",
+            lambda q, k, v: np.exp(np.minimum(q @ k.T, 700)) @ v,
+            "These are exponentials that nobody divided by their sum, so the rows of weights do not sum to 1.",
+            ROWS,
+        ),
+        Misconception(
+            "softmax twice",
+            lambda q, k, v: softmax(softmax(q @ k.T)) @ v,
+            "Softmax ran twice, which makes the weights nearly equal. Scores go through it once.",
+            ROWS,
+        ),
+        Misconception(
+            "the weights returned",
+            lambda q, k, v: softmax(q @ k.T),
+            "These are the weights. One step is left: the sum of the values, each times its weight.",
+            SUM,
+        ),
+        Misconception(
+            "summed over the queries, key by key",
+            lambda q, k, v: (softmax(q @ k.T)[:, :, None] * v).sum(axis=0),
+            "You summed over i, the queries, and kept the keys. Output i is a sum over j, the keys.",
+            SUM,
+        ),
+        Misconception(
             "changes its input",
             _in_place,
             "The numbers are right, but q is changed on the way (-=, *= and the like work in place). Make a new array.",
@@ -499,8 +541,20 @@ CROSS_ATTENTION = Exercise(
         Misconception(
             "self-attention of memory",
             lambda x, memory, w_q, w_k, w_v: attention(memory @ w_q, memory @ w_k, memory @ w_v),
-            "This is self-attention of memory: nobody of x asks.",
+            "This is self-attention of memory: no token of x asks.",
             CROSS,
+        ),
+        Misconception(
+            "scaled",
+            lambda x, memory, w_q, w_k, w_v: attention(x @ w_q / np.sqrt(w_q.shape[1]), memory @ w_k, memory @ w_v),
+            "You divided by √d_k. That is right, and it is unit 05: here the scores are the bare dot products.",
+            SCORES,
+        ),
+        Misconception(
+            "matrices swapped",
+            lambda x, memory, w_q, w_k, w_v: attention(x @ w_k, memory @ w_q, memory @ w_v),
+            "W_q and W_k are swapped: W_q makes the queries, from x; W_k makes the keys, from memory.",
+            ROLES,
         ),
         Misconception(
             "values not projected",
@@ -587,7 +641,7 @@ SOFT_LOOKUP = Exercise(
         Misconception(
             "after the softmax",
             lambda query, keys, values, temperature: softmax(keys @ query) / temperature @ values,
-            "You divided the weights, after the softmax: they no longer sum to 1. The scores are divided, before.",
+            "You divided after the softmax (the weights, the values or the output), so the weights no longer sum to 1. The scores are divided, before it.",
             LOOKUP,
         ),
         Misconception(
@@ -605,8 +659,14 @@ SOFT_LOOKUP = Exercise(
         Misconception(
             "overflow",
             lambda query, keys, values, temperature: _unsafe_softmax(keys @ query / temperature) @ values,
-            "At low temperature the scores are in the thousands, and exp overflows. Subtract the largest score first.",
+            "At low temperature exp becomes infinity or 0, and the weights inf/inf or 0/0. Divide the scores first, inside a softmax that subtracts the largest.",
             ROWS,
+        ),
+        Misconception(
+            "scaled",
+            lambda query, keys, values, temperature: softmax(keys @ query / np.sqrt(len(query)) / temperature) @ values,
+            "You divided by √d_k as well. That is unit 05: here the temperature alone divides the scores.",
+            SCORES,
         ),
         Misconception(
             "keys returned",
@@ -680,7 +740,7 @@ ATTENTION_COLUMNS = Exercise(
         Misconception(
             "row weights on the right",
             lambda x, w_q, w_k, w_v: (w_v @ x) @ softmax((w_q @ x).T @ (w_k @ x), axis=1),
-            "The weights are right, a row for each query; in columns they stand on the right of v transposed: v Aᵀ.",
+            "The weights are right, a row for each query; in columns the weights are transposed: v Aᵀ.",
             COLUMNS,
         ),
         Misconception(
@@ -694,6 +754,24 @@ ATTENTION_COLUMNS = Exercise(
             lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, x @ w_v),
             "This is the formula for rows. Here tokens are columns, so the matrix stands on the left: W x.",
             COLUMNS,
+        ),
+        Misconception(
+            "features on the right",
+            lambda x, w_q, w_k, w_v: (w_v @ x) @ softmax((w_q @ x) @ (w_k @ x).T),
+            "q kᵀ compares features over all tokens here. Tokens are columns: kᵀ q compares tokens.",
+            COLUMNS,
+        ),
+        Misconception(
+            "scaled",
+            lambda x, w_q, w_k, w_v: (w_v @ x) @ softmax((w_k @ x).T @ (w_q @ x) / np.sqrt(len(w_q)), axis=0),
+            "You divided by √d_k. That is right, and it is unit 05: here the scores are the bare dot products.",
+            SCORES,
+        ),
+        Misconception(
+            "no softmax",
+            lambda x, w_q, w_k, w_v: (w_v @ x) @ ((w_k @ x).T @ (w_q @ x)),
+            "You weighted the values with bare scores. Softmax turns scores into weights: positive, and 1 in sum.",
+            ROWS,
         ),
         Misconception(
             "tokens mistaken for features",

@@ -11,8 +11,17 @@ _WHERE = {
     "EditKV": "lookup",
     "WeightedSum": "lookup",
     "DecoderSteps": "decoder_steps",
+    "Reorder": "self_attention",
+    "TokenPlane": "self_attention",
     "Progress": "progress_panel",
     "Retrain": "retrain",
+    "HeadExplorer": "head_explorer",
+    "MaskPainter": "mask_painter",
+    "SinusoidImage": "positions_figures",
+    "DotsByDistance": "positions_figures",
+    "ScoreScale": "scaling",
+    "Translator": "encoder_decoder",
+    "DataFlow": "encoder_decoder",
 }
 
 

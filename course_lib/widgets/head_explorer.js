@@ -1,0 +1,74 @@
+// `head` counts from 0; the one after the last is the mean of all heads.
+export function compute({ weights, layer, head, query }) {
+  const heads = weights[layer].map((rows) => rows[Math.min(query, rows.length - 1)]);
+  const mean = heads[0].map((_, j) => heads.reduce((sum, row) => sum + row[j], 0) / heads.length);
+  return { weights: heads[head] ?? mean, heads };
+}
+
+// Buttons of which one is pressed; the arrow keys move on to the next. `pick` is called with its place.
+function choices(name, labels, pick, { hover = false, style = "" } = {}) {
+  const buttons = labels.map((label, i) => {
+    const point = () => pick(i);
+    const events = hover ? { onmouseenter: point, onfocus: point, onclick: point } : { onclick: point };
+    return element("button", { type: "button", class: style, "aria-label": `${name} ${label}`, ...events }, label);
+  });
+  buttons.forEach((button, i) => button.addEventListener("keydown", (e) => {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[e.key];
+    if (!step) return;
+    e.preventDefault();
+    const next = (i + step + buttons.length) % buttons.length;
+    buttons[next].focus(); pick(next);
+  }));
+  const set = (chosen) => buttons.forEach((b, i) => b.setAttribute("aria-pressed", i === chosen));
+  return { buttons, set };
+}
+
+const line = (title, buttons) => element("div", { class: "cf-words", role: "group", "aria-label": title }, element("strong", {}, `${title}: `), ...buttons);
+
+// All that belongs to one layer: its heads, its words, and a table with a column for each head.
+function panel({ query_words, key_words, weights, seen }, layer, set) {
+  const count = weights[layer].length, names = [...weights[layer].keys()].map((h) => `head ${h + 1}`);
+  const heads = choices("show", [...names, "mean"], (h) => set("head", h));
+  const asks = choices("word", query_words[layer], (i) => set("query", i), { hover: true, style: "cf-word" });
+  const read = key_words[layer].map((word) => {
+    const number = element("small", {}, "");
+    return { node: element("span", { class: "cf-word", style: "padding:.25em .6em;border-radius:4px" }, word, number), number };
+  });
+  const all = table("every head", key_words[layer], names);
+  const said = element("p", { class: "cf-readout", "aria-live": "polite" });
+  const node = element("div", {}, line("head", heads.buttons), line("asks", asks.buttons), line("is read", read.map((r) => r.node)), said, all.node);
+  const paint = (numbers, state) => {
+    const query = Math.min(state.query, query_words[layer].length - 1), head = Math.min(state.head, count);
+    const visible = seen[layer][query], best = numbers.weights.reduce((b, w, j, row) => (w > row[b] ? j : b), 0);
+    heads.set(head); asks.set(query);
+    numbers.weights.forEach((w, j) => {
+      const { fill, ink } = viridis(w);
+      read[j].node.style.background = visible[j] ? fill : "repeating-linear-gradient(45deg, #bbb 0 4px, #ddd 4px 8px)";
+      read[j].node.style.color = visible[j] ? ink : "#333";
+      read[j].number.textContent = visible[j] ? show(w) : "hidden";
+    });
+    all.set(numbers.heads[0].map((_, j) => numbers.heads.map((row) => row[j])), true);
+    all.cells.forEach((row, j) => row.forEach((cell, h) => {
+      cell.classList.toggle("cf-changed", h === head);
+      if (!visible[j]) { cell.textContent = "–"; cell.style.background = ""; cell.style.color = ""; }
+    }));
+    const who = head < count ? `Head ${head + 1}` : "The mean of the heads";
+    said.textContent = `${who}: “${query_words[layer][query]}” reads “${key_words[layer][best]}” most (${show(numbers.weights[best])}).`;
+  };
+  return { node, paint };
+}
+
+function build(el, state, set) {
+  const layers = choices("layer", state.names, (i) => set("layer", i));
+  const panels = state.names.map((_, i) => panel(state, i, set));
+  if (panels.length > 1) el.append(line("layer", layers.buttons));
+  el.append(...panels.map((p) => p.node));
+  return (numbers, now) => {
+    layers.set(now.layer);
+    panels.forEach((p, i) => { p.node.style.display = i === now.layer ? "" : "none"; });
+    panels[now.layer].paint(numbers, now);
+  };
+}
+
+const TRAITS = ["names", "query_words", "key_words", "weights", "seen", "layer", "head", "query"];
+export default { render: (context) => mount(context, TRAITS, compute, build) };
