@@ -14,11 +14,12 @@
 # - read heads that specialise, and say why weights may mislead (06-e).
 #
 # **You need** unit 04 (queries, keys, values), unit 05 (why one divides by $\sqrt{d_k}$), and from unit 02 what a mask is.
-# **Time**: 60 minutes to read and play. A small Transformer is trained on the way; all cells together take less than half a
+# **Time**: 60 minutes to read and play. A small Transformer is trained on the way; all cells together take less than a
 # minute.
 #
 # Notation: $D$ is the model's width, $H$ the number of heads, $d_k = D / H$ the width of one head (letter K in names such as
-# `q_HTK`). Tokens are rows, as always. The first half is NumPy, the second half torch.
+# `q_HTK`). Tokens are rows, as always. Formulas and figures count heads from 1, code counts them from 0. The first half is
+# NumPy, the second half torch.
 
 # %%
 import numpy as np
@@ -27,7 +28,6 @@ from course_lib import widgets
 from course_lib.by_hand import (
     WORKED_EXAMPLE,
     attention,
-    attention_scores,
     attention_weights,
     merge_heads,
     multi_head,
@@ -56,8 +56,8 @@ one_way
 
 # %% [markdown]
 # Would other weights help, seven tenths for the left and three tenths for the right? The output is still *one sum*, and every
-# word in it went through the same matrix $W_v$. So one can take something from the left word, add the right amount of it to
-# the right word, and the sum does not move. **Predict** whether a *convolution* notices: it has a matrix for the left
+# word in it went through the same matrix $W_v$. So one can take something from the word on the left, add a matching amount of
+# it to the word on the right, and the sum does not move. **Predict** whether a *convolution* notices: it has a matrix for the left
 # neighbour and another one for the right,
 #
 # $$y_i = x_{i-1} W_{\text{left}} + x_{i+1} W_{\text{right}}$$
@@ -120,8 +120,8 @@ assert np.allclose(y_1, [1.9841, 5.3333, 2.8099], atol=5e-5)  # one number from 
 y_1
 
 # %% [markdown]
-# Three answers to three questions, where unit 04 had one blend for all of them. Head 2 never found anything, and no harm
-# came of it: the other two went on with their own columns.
+# Three answers to three questions, where unit 04 had one blend for all of them. Head 2 of token 1 asks for
+# nothing (its query is 0) and averages everybody; the other two go on with their own columns.
 #
 # ## Two heads find animal and tired
 #
@@ -307,7 +307,7 @@ assert not np.allclose(added_first, y)  # added up too early: what came from whi
 
 # %% [markdown]
 # That is the convolution of the beginning again: each head has a matrix of its own, so the sum still knows what came from where.
-# We shall use the sum below to switch single heads off.
+# We shall use this sum below, to switch single heads off.
 #
 # ## Eight heads cost as much as one
 #
@@ -537,7 +537,8 @@ assert share_right() == unseen  # all heads are on again
 
 # %% [markdown]
 # Go back to the figure and compare: could you have told from the weights which head can be missed? This has been
-# seen in large models too: most heads can be taken out of a trained Transformer, one at a time, with little loss.
+# seen in large models too: most heads can be taken out of a trained Transformer, one at a time, with little loss (Michel et al.
+# 2019).
 #
 # **Third**, as in unit 02: the vectors that are read have been mixed before. In the cross-attention, *five* stands for the state at
 # that place, which knows of *forty* as well.

@@ -427,3 +427,66 @@ def test_training_mode_reaches_the_module():
 def test_exercises_know_themselves():
     assert isinstance(FUNCTION, Exercise) and FUNCTION.unit == "90" and FUNCTION.name == "toy_attention"
     assert exercises.find("90.2") is MODULE and exercises.find("toy_attention") is FUNCTION
+
+
+# --- answers in another form, and how wrong numbers hang together
+
+
+def test_rows_in_a_list_and_arguments_the_other_way_round_are_understood(capsys):
+    assert examine(lambda q, k, v, mask=None: list(right(q, k, v, mask)), FUNCTION).status == "passed"
+    check("90.1", right)
+    assert "4 of 4 points" in capsys.readouterr().out
+    three = (np.ones(3), np.zeros(3), np.ones(3))
+    assert checks.same(np.stack(three), three) and checks.same(three, np.stack(three))
+    assert not checks.same((np.ones(3), np.ones(2)), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda out: out / 3, "Yours is 0.3333 times that."),
+        (lambda out: out[:, ::-1], "The same numbers stand in other places."),
+        (lambda out: out + 3e-5, "Is something rounded?"),
+    ],
+)
+def test_wrong_numbers_are_told_how_they_hang_together_with_right_ones(change, words):
+    report = examine(lambda q, k, v, mask=None: change(right(q, k, v, mask)), FUNCTION)
+    assert words in report.results[0].message
+    assert "Yours is the transpose." in checks.value_text(np.array([[1.0, 2], [3, 4]]), np.array([[1.0, 3], [2, 4]]))
+
+
+def test_a_product_that_does_not_fit_is_explained_in_columns_and_rows():
+    report = examine(lambda q, k, v, mask=None: q @ k, FUNCTION)
+    assert "In a @ b, a has 3 columns and b has 2 rows: these must be equal." in report.results[0].message
+    assert repr(Card(report)).count("In a @ b") <= len(report.results)
+
+
+def test_an_answer_that_borrows_the_librarys_function_is_refused():
+    space = {"__name__": "__main__"}
+    exec(
+        "from course_lib.by_hand import attention\ndef mine(q, k, v, mask=None):\n    return attention(q, k, v)", space
+    )
+    assert examine(space["mine"], FUNCTION).status == "forbidden"
+    assert examine(right, FUNCTION).status == "passed"  # softmax is given: the answer uses it too
+
+
+@pytest.mark.parametrize(
+    "got, words",
+    [
+        (None, "Is a `return` missing?"),
+        (np.array([[1, 2, 3]]), "The right numbers, in another form"),
+        (np.array([1, 2]), "should have the form (3,); yours has (2,)"),
+        ("1, 2, 3", "yours is '1, 2, 3'"),
+        (np.array([3, 2, 1]), "Not yet: work it out once more."),
+    ],
+)
+def test_a_prediction_is_told_its_form_and_never_the_answer(got, words):
+    text = checks.prediction_text(got, np.array([1, 2, 3]))
+    assert words in text and "[1 2 3]" not in text
+
+
+def test_ones_and_zeros_may_stand_for_true_and_false_in_a_prediction():
+    wanted = np.array([True, False])
+    assert checks.same(checks.as_meant(np.array([1, 0]), wanted), wanted)
+    assert not checks.same(checks.as_meant(np.array([2, 0]), wanted), wanted)
+    assert checks.nearly(np.array([0.06, 0.47]), np.array([0.0634, 0.4683])) and not checks.nearly(None, wanted)

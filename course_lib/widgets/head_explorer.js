@@ -34,9 +34,9 @@ function panel({ query_words, key_words, weights, seen }, layer, set) {
     const number = element("small", {}, "");
     return { node: element("span", { class: "cf-word", style: "padding:.25em .6em;border-radius:4px" }, word, number), number };
   });
-  const all = table("every head", key_words[layer], names);
+  const all = table("the same word in every head", key_words[layer], names), titles = [...all.node.querySelectorAll("th[scope=col]")];
   const said = element("p", { class: "cf-readout", "aria-live": "polite" });
-  const node = element("div", {}, line("head", heads.buttons), line("asks", asks.buttons), line("is read", read.map((r) => r.node)), said, all.node);
+  const node = element("div", {}, line("head", heads.buttons), line("asks (query)", asks.buttons), line("is read (key)", read.map((r) => r.node)), said, all.node);
   const paint = (numbers, state) => {
     const query = Math.min(state.query, query_words[layer].length - 1), head = Math.min(state.head, count);
     const visible = seen[layer][query], best = numbers.weights.reduce((b, w, j, row) => (w > row[b] ? j : b), 0);
@@ -48,8 +48,8 @@ function panel({ query_words, key_words, weights, seen }, layer, set) {
       read[j].number.textContent = visible[j] ? show(w) : "hidden";
     });
     all.set(numbers.heads[0].map((_, j) => numbers.heads.map((row) => row[j])), true);
-    all.cells.forEach((row, j) => row.forEach((cell, h) => {
-      cell.classList.toggle("cf-changed", h === head);
+    titles.forEach((title, h) => { title.style.textDecoration = h === head ? "underline 3px" : ""; });
+    all.cells.forEach((row, j) => row.forEach((cell) => {
       if (!visible[j]) { cell.textContent = "–"; cell.style.background = ""; cell.style.color = ""; }
     }));
     const who = head < count ? `Head ${head + 1}` : "The mean of the heads";
