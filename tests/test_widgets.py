@@ -17,6 +17,10 @@ Q, K, V = project(*WORKED_EXAMPLE)
 ALIGNMENT = [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]]
 HEADS = np.array([[[0.1, 0.9], [0.5, 0.5]], [[0.8, 0.2], [1.0, 0.0]], [[0.3, 0.7], [0.6, 0.4]]])
 MAKE = {
+    "Bottleneck": lambda: widgets.Bottleneck(
+        [1, 2, 4], {"a": [1, 0.9, 0.2], "b": [1, 0.5, 0]}, {"c": [2, 1, 0.25], "d": [3, 0.3, 1e-4]}
+    ),
+    "MinimumSteps": lambda: widgets.MinimumSteps(["the", "chef", "who", "ran", "out", "was"], "window"),
     "SoftDictionary": lambda: widgets.SoftDictionary(
         ["a", "b", "c"], [[2, 0], [0, 2], [1, 1]], [1, 2, 3], [1, 0.5], 0.7
     ),
@@ -161,6 +165,45 @@ def test_the_data_flow_keeps_the_whole_shape_and_a_corner_of_the_numbers():
     assert "memory (encoder) (B, S, D) = (2, 3, 4)" in figure.alt()
 
 
+def test_the_bottleneck_says_what_is_left_and_the_factor_per_word():
+    figure = MAKE["Bottleneck"]()
+    assert figure.numbers()["share"].tolist() == figure.numbers()["factor"].tolist() == [1, 1]
+    figure.place = 2  # three words more than the first
+    now = figure.numbers()
+    assert now["accuracy"].tolist() == [0.2, 0] and now["share"][0] == 0.125
+    assert now["factor"][0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", ["rnn", "window", "attention"])
+def test_minimum_steps_and_counts_are_the_librarys(kind):
+    from course_lib import rnn
+
+    figure = MAKE["MinimumSteps"]()
+    figure.kind = kind
+    for figure.length, figure.layers, figure.window in [(2, 1, 3), (5, 3, 3), (6, 2, 5)]:
+        figure.chosen = [figure.layers, 0]
+        now = figure.numbers()
+        assert now["steps"].tolist() == rnn.minimum_steps(kind, figure.length, figure.layers).tolist()
+        assert now["counts"].tolist() == list(rnn.counts(kind, figure.length, figure.window))
+
+
+@pytest.mark.parametrize(
+    "kind, wanted",
+    [
+        ("rnn", [[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0]]),
+        ("window", [[1, 1, 1, 1, 1], [0, 1, 1, 1, 0], [0, 0, 1, 0, 0]]),
+        ("attention", [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]]),
+    ],
+)
+def test_a_state_knows_what_it_was_made_of(kind, wanted):
+    figure = widgets.MinimumSteps(list("abcde"), kind)
+    figure.chosen = [2, 2]
+    assert figure.numbers()["known"].tolist() == wanted
+    figure.chosen, figure.clock = [0, 3], 1
+    assert figure.numbers()["known"].tolist() == [[0, 0, 0, 1, 0], [0] * 5, [0] * 5]
+    assert figure.numbers()["done"].sum() == 5 + (1 if kind == "rnn" else 5)
+
+
 SCRIPT = """
 const source = process.argv[1], states = JSON.parse(process.argv[2]);
 const { compute } = await import("data:text/javascript;base64," + source);
@@ -178,6 +221,13 @@ def test_javascript_gives_the_same_numbers_as_numpy(name):
             value = getattr(figure, trait, None)
             if isinstance(value, list):
                 setattr(figure, trait, (rng.standard_normal(np.shape(value)) * 20).tolist())
+        if name == "Bottleneck":
+            figure.place = int(rng.integers(3))
+        if name == "MinimumSteps":
+            figure.kind, figure.window = ("rnn", "window", "attention")[int(rng.integers(3))], int(rng.choice([3, 5]))
+            figure.length, figure.layers = int(rng.integers(2, 7)), int(rng.integers(1, 7))
+            figure.clock = int(rng.integers(12))
+            figure.chosen = [int(rng.integers(figure.layers + 1)), int(rng.integers(figure.length))]
         if name == "SoftDictionary":
             figure.temperature = float(rng.uniform(0.01, 50))
         if name == "WeightedSum":
@@ -229,6 +279,14 @@ def test_javascript_gives_the_same_numbers_as_numpy(name):
 @pytest.mark.parametrize(
     "call, message",
     [
+        (lambda: widgets.Bottleneck([2, 1], {"a": [1, 0]}, {"b": [1, 1]}), r"none twice; got \[2, 1\]"),
+        (lambda: widgets.Bottleneck([1, 2], {"a": [1]}, {"b": [1, 1]}), r"2 columns; got shape \(1, 1\)"),
+        (lambda: widgets.Bottleneck([1, 2], {"a": [1, 0]}, {"b": [1, 0]}), "gradients of 0 or less"),
+        (lambda: widgets.Bottleneck([1, 2], {n: [1, 0] for n in "abcde"}, {"b": [1, 1]}), "got 5 and 1"),
+        (lambda: widgets.MinimumSteps(["a", "b"], "cnn"), "rnn, window, attention; got 'cnn'"),
+        (lambda: widgets.MinimumSteps(["a"]), "2 to 14 words; got 1"),
+        (lambda: widgets.MinimumSteps(["a", "b"], layers=7), "1 to 6 layers; got 7"),
+        (lambda: widgets.MinimumSteps(["a", "b"], window=4), "3, 5 or 7; got 4"),
         (lambda: widgets.SoftDictionary(["a"], [[1, 2], [3, 4]], [1], [0, 0]), "got 1, 2 and 1"),
         (lambda: widgets.SoftDictionary(["a"], [[1, 2]], [1], [0, 0], 0), "above 0; got 0"),
         (lambda: widgets.Arrows([1, 2, 3], [[1, 2]]), r"query should be a matrix .* 2 columns; got shape \(1, 3\)"),

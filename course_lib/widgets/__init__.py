@@ -6,6 +6,8 @@ import importlib
 from typing import Any
 
 _WHERE = {
+    "Bottleneck": "bottleneck",
+    "MinimumSteps": "minimum_steps",
     "SoftDictionary": "lookup",
     "Arrows": "lookup",
     "EditKV": "lookup",
