@@ -6,12 +6,12 @@ import importlib
 from typing import Any
 
 _WHERE = {
-    "Bottleneck": "bottleneck",
-    "MinimumSteps": "minimum_steps",
     "SoftDictionary": "lookup",
     "Arrows": "lookup",
     "EditKV": "lookup",
     "WeightedSum": "lookup",
+    "Bottleneck": "bottleneck",
+    "MinimumSteps": "minimum_steps",
     "DecoderSteps": "decoder_steps",
     "Reorder": "self_attention",
     "TokenPlane": "self_attention",
