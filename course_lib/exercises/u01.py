@@ -124,17 +124,24 @@ def _weights(draw: Draw, e: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _step_cases(draw: Draw) -> list[Case]:
-    def case(check: str, b: int, e: int, d: int, note: str = "", size: float = 1.0, gradient: bool = True) -> Case:
-        x, h = draw.tensor(b, e, size=size), draw.tensor(b, d, size=0.5 * size)
+    def case(check: str, b: int, e: int, d: int, note: str = "", gradient: bool = True) -> Case:
+        x, h = draw.tensor(b, e), draw.tensor(b, d, size=0.5)
         return Case(check, (x, h, *_weights(draw, e, d)), note, gradient=gradient)
 
+    # One large sentence among others: there alone, tanh is ±1 for whoever has the signs right.
+    large = draw.tensor(3, 4) * torch.tensor([[1.0], [1e5], [1.0]]), draw.tensor(3, 5)
     return [
         case("any sizes", 1, 2, 3, "one sentence"),
         case("any sizes", 2, 5, 3),
         case("any sizes", 4, 2, 5, "more sentences than numbers in a word"),
         case("words as wide as states", 2, 3, 3, "where a wrong matrix has the right shape"),
         case("the old state is left alone", 3, 2, 4, gradient=False),
-        case("large numbers", 3, 4, 2, "numbers in the thousands", size=2000),
+        Case(
+            "large numbers",
+            (*large, *_weights(draw, 4, 5)),
+            "the second sentence has numbers around 100,000",
+            gradient=True,
+        ),
     ]
 
 
@@ -381,6 +388,13 @@ def _zeroed_padding(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: T
     return _all_states(x * real[..., None], w_ih, w_hh, b)[:, -1]
 
 
+def _wiped_out(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    h = x.new_zeros(len(x), len(w_hh))
+    for t in range(x.shape[1]):
+        h = rnn_step(x[:, t], h, w_ih, w_hh, b) * (t < lengths)[:, None]
+    return h
+
+
 def _one_by_one(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
     rows = zip(x, lengths.tolist(), strict=True)
     return torch.stack([_all_states(row[None, :n], w_ih, w_hh, b)[0, -1] for row, n in rows])
@@ -432,6 +446,13 @@ SENTENCE_STATE = Exercise(
             _zeroed_padding,
             "You set padding to zero vectors and read on. A step without a word still changes the state, by w_hh and b: "
             "the state has to stay as it is.",
+            STATE,
+        ),
+        Misconception(
+            "state wiped out by padding",
+            _wiped_out,
+            "Where a sentence has ended you set the state to 0, and the sentence is forgotten. It has to stay as it was: the "
+            "old state, not zeros.",
             STATE,
         ),
         Misconception(
@@ -730,6 +751,12 @@ BOTH_DIRECTIONS = Exercise(
             "taking turns",
             _joined(lambda right, left: torch.stack([right, left], dim=-1).flatten(-2)),
             "The numbers of both readers take turns. First all of the left one's, then all of the right one's.",
+            FUTURE,
+        ),
+        Misconception(
+            "one vector for the sentence",
+            _joined(lambda right, left: torch.cat([right[:, -1], left[:, -1]], dim=-1)),
+            "You return one vector for each sentence. Every word gets its own state here, (B, T, 2D).",
             FUTURE,
         ),
         Misconception(
@@ -1228,7 +1255,9 @@ GRADIENT_BY_WORD = Exercise(
         _measured(lambda g: g.norm(dim=-1)),
         _measured(lambda g: (g * g).sum(dim=-1).sqrt()),
         _chain_rule,
-        lambda x, w_ih, w_hh, b: torch.func.grad(lambda y: _all_states(y, w_ih, w_hh, b)[:, -1].sum())(x).norm(dim=-1),
+        lambda x, w_ih, w_hh, b: torch.autograd.functional.vjp(lambda y: _all_states(y, w_ih, w_hh, b)[:, -1].sum(), x)[
+            1
+        ].norm(dim=-1),
     ),
     forbidden=NOT_OURS,
 )

@@ -25,11 +25,12 @@ function build(el, { blocks }, set) {
   return ({ shape, count, values, largest }, { chosen }) => {
     const { side, name, letters } = blocks[chosen];
     buttons.forEach((b, i) => b.setAttribute("aria-pressed", i === chosen));
-    said.textContent = `${name} (${side}): shape (${[...letters].join(", ")}) = (${shape.join(", ")}), ${count} numbers. Below, the first of them` +
-      `${shape.length > 2 ? ", of the first sentence" : ""}${letters.includes("H") ? " and the first head" : ""}:`;
     const whole = values.flat().every(Number.isInteger);
+    said.textContent = `${name} (${side}): shape (${[...letters].join(", ")}) = (${shape.join(", ")}), ${count} numbers. Below, the first of them` +
+      `${shape.length > 2 ? ", of the first sentence" : ""}${letters.includes("H") ? " and the first head" : ""}; the largest of these is ${show(largest, whole ? 0 : 2)}.`;
     const rows = values.map((_, i) => `${i + 1}`), columns = values[0].map((_, i) => `${i + 1}`);
-    const shown = table(`rows: ${letters.at(-2) ?? "one"}, columns: ${letters.at(-1)}; largest of these ${show(largest, whole ? 0 : 2)}`, rows, columns);
+    const shown = table(`rows ${letters.at(-2) ?? "one"}, columns ${letters.at(-1)}`, rows, columns);
+    shown.node.caption.style.whiteSpace = "nowrap";
     shown.set(values, letters.includes("H"), whole ? 0 : 2);
     holder.replaceChildren(shown.node);
   };

@@ -11,7 +11,7 @@ function words(list, side, set) {
   return list.map((word, i) => {
     const point = () => set("chosen", [side, i]), leave = () => set("chosen", []);
     const number = element("small", {}, "");
-    const button = element("button", { type: "button", class: "cf-word", onmouseenter: point, onmouseleave: leave, onfocus: point, onblur: leave }, word, number);
+    const button = element("button", { type: "button", class: "cf-word", onmousemove: point, onmouseleave: leave, onfocus: point, onblur: leave }, word, number);
     return { button, number };
   });
 }

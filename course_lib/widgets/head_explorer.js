@@ -8,8 +8,8 @@ export function compute({ weights, layer, head, query }) {
 // Buttons of which one is pressed; the arrow keys move on to the next. `pick` is called with its place.
 function choices(name, labels, pick, { hover = false, style = "" } = {}) {
   const buttons = labels.map((label, i) => {
-    const point = () => pick(i);
-    const events = hover ? { onmouseenter: point, onfocus: point, onclick: point } : { onclick: point };
+    const point = () => pick(i); // on mousemove: when the page scrolls under a mouse that rests, mouseenter fires and would steal the choice
+    const events = hover ? { onmousemove: point, onfocus: point, onclick: point } : { onclick: point };
     return element("button", { type: "button", class: style, "aria-label": `${name} ${label}`, ...events }, label);
   });
   buttons.forEach((button, i) => button.addEventListener("keydown", (e) => {

@@ -82,7 +82,7 @@ function build(el, start, set) {
     const [top, at] = state.chosen, seen = numbers.known[0].reduce((a, b) => a + b, 0), all = numbers.done.flat();
     said.textContent = `After ${Math.min(state.clock, last())} of ${last()} steps, ${all.reduce((a, b) => a + b, 0) - state.length} of ${all.length - state.length} states are there (filled). `
       + `The state of “${words[at]}” in layer ${top} knows ${seen} word${seen === 1 ? "" : "s"} (dashed rings).`;
-    counts.textContent = `${KINDS[state.kind]}, ${state.length} words: ${numbers.counts[0]} step${numbers.counts[0] === 1 ? "" : "s"} in a layer, one after the other; interaction distance ${numbers.counts[1]}.`;
+    counts.textContent = `${KINDS[state.kind]}, ${state.length} words: ${numbers.counts[0]} step${numbers.counts[0] === 1 ? "" : "s"} in a layer${numbers.counts[0] === 1 ? "" : ", one after the other"}; interaction distance ${numbers.counts[1]}.`;
   };
 }
 

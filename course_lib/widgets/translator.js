@@ -41,6 +41,7 @@ function build(el, { weights, number }, set) {
     const key = JSON.stringify([source, target]);
     if (key !== words) {
       shown = table("rows write, columns are read", target, source);
+      shown.node.caption.style.whiteSpace = "nowrap";
       shown.node.querySelectorAll("th[scope=col]").forEach((th) => { th.style.writingMode = "vertical-rl"; th.style.textAlign = "left"; });
       holder.replaceChildren(shown.node);
       words = key;
