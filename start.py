@@ -262,7 +262,7 @@ def main(words):
         return 2
     try:
         check_python(sys.version_info, sys.maxsize.bit_length() + 1)
-        prepare({"test"} if testing else set())
+        prepare({"test", "grade", "site"} if testing else set())
         command, variables = action(words)
         return hand_over(command, **variables)
     except Trouble as trouble:

@@ -77,7 +77,7 @@ def fused(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The output of `explicit` from torch's kernel, which never stores the T × S weights."""
+    """The output of `explicit` from torch's kernel, which for inputs (B, H, T, K) never stores the T × S weights."""
     expect_attention(q, k, v, mask)
     queries, keys = q.shape[-2], k.shape[-2]
     # `is_causal` lets the kernel skip half of the work, but it lines up the *first* query with the first key.

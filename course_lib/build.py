@@ -22,7 +22,7 @@ from typing import Any
 
 import jupytext
 
-from . import exercises
+from . import coverage, exercises
 from .exercises.declare import Exercise
 from .shapes import expect
 
@@ -296,7 +296,7 @@ def notebook(stem: str, cells: list[Cell]) -> dict[str, Any]:
 
 
 def build(root: Path) -> dict[Path, str]:
-    """Every generated notebook: its path and its text."""
+    """Every generated notebook, and the table of what they cover: path and text."""
     lessons = sorted((root / "lessons").glob("*.py"))
     expect(bool(lessons), f"There is no lesson in {root / 'lessons'}: is this the course's folder?")
     expect(
@@ -312,7 +312,8 @@ def build(root: Path) -> dict[Path, str]:
             made[root / "exercises" / name], made[root / "solutions" / name] = exercise_pair(path, repository)
         else:
             made[root / "notebooks" / name] = lecture(path, repository)
-    return {p: json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for p, nb in made.items()}
+    texts = {p: json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for p, nb in made.items()}
+    return texts | ({root / "docs" / "coverage.md": coverage.page()} if (root / "docs").is_dir() else {})
 
 
 def differences(root: Path) -> list[str]:
@@ -321,7 +322,7 @@ def differences(root: Path) -> list[str]:
     present = {p for folder in FOLDERS for p in (root / folder).glob("*.ipynb")}
     wrong = [f"{p.relative_to(root)} has no lesson: delete it, or write one" for p in sorted(present - made.keys())]
     for path, text in made.items():
-        if path not in present:
+        if not path.exists():
             wrong.append(f"{path.relative_to(root)} is missing: run `course build`")
         elif path.read_bytes() != text.encode():
             wrong.append(f"{path.relative_to(root)} differs from its lesson: edit the lesson, then run `course build`")
@@ -347,5 +348,5 @@ def main(args: argparse.Namespace) -> int:
         if not path.exists() or path.read_bytes() != text.encode():
             path.write_bytes(text.encode())
             print(f"wrote {path.relative_to(args.root)}")
-    print(f"{len(made)} notebooks are up to date.")
+    print(f"{len(made)} files are up to date.")
     return 0

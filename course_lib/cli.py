@@ -27,6 +27,12 @@ COMMANDS = {
         "notebook_check", "check your exercise notebook", "course check exercises/04_queries_keys_values.ipynb"
     ),
     "progress": Command("progress", "show what you have done so far", "course progress"),
+    "release": Command("grading.release", "make the students' copy of the course", "course release --out ../students"),
+    "grade": Command("grading.grade_command", "grade a class", "course grade submitted --out graded --units 04"),
+    "report": Command(
+        "grading.report_command", "write tables and pages of a graded class again", "course report graded"
+    ),
+    "site": Command("site", "make the course's web site", "course site --out site"),
     "bench": Command("bench", "measure speed and memory against torch's own modules", "course bench --help"),
 }
 
@@ -54,7 +60,13 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
 
 
 def load(name: str):
-    return importlib.import_module(f"course_lib.{COMMANDS[name].module}")
+    """The module of a command; the students' copy of the course does not have all of them."""
+    try:
+        return importlib.import_module(f"course_lib.{COMMANDS[name].module}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("course_lib."):
+            raise
+        raise ValueError("this command is for instructors, and not part of the students' copy.") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,12 +6,12 @@ import argparse
 import contextlib
 import io
 import json
-import linecache
 from pathlib import Path
 from typing import Any
 
 from . import exercises, progress
 from .checks import Card, Report, examine
+from .observe import remember
 from .shapes import expect
 
 
@@ -34,8 +34,7 @@ def run_cells(cells: list[str], name: str) -> tuple[dict[str, Any], list[str]]:
     for number, source in enumerate(cells, start=1):
         if source.startswith(("check(", "hint(")):
             continue
-        file = f"<{name}, code cell {number}>"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # so that errors show lines
+        file = remember(source, f"<{name}, code cell {number}>")
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(source, file, "exec"), space)

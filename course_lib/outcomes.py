@@ -28,7 +28,7 @@ OUTCOMES = {
     "05-c": "write a stable softmax",
     "05-d": "show a model that learns with the scale and stalls without",
     "06-a": "split and merge heads without a loop",
-    "06-b": "show that multi-head attention equals h separate attentions",
+    "06-b": "show that multi-head attention equals H separate attentions",
     "06-c": "count parameters and operations of heads",
     "06-d": "load torch's weights and get torch's result",
     "06-e": "read heads that specialise, and say why weights may mislead",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import tempfile
+import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -64,19 +67,31 @@ def write(entries: dict[str, Entry]) -> None:
 
 def record(exercise: str, points: int, maximum: int) -> None:
     """One more try; the best result stays."""
-    entries = read()
-    old = entries.get(exercise, Entry())
-    entries[exercise] = replace(old, points=max(old.points, points), max=maximum, tries=old.tries + 1)
-    write(entries)
+    with _told_if_not_kept():
+        entries = read()
+        old = entries.get(exercise, Entry())
+        entries[exercise] = replace(old, points=max(old.points, points), max=maximum, tries=old.tries + 1)
+        write(entries)
 
 
 def next_hint(exercise: str, available: int) -> int:
     """The number of the next hint, 0, 1, 2; the last one again when all were given."""
-    entries = read()
-    old = entries.get(exercise, Entry())
-    entries[exercise] = replace(old, hints=min(old.hints + 1, available))
-    write(entries)
+    old = Entry()
+    with _told_if_not_kept():
+        entries = read()
+        old = entries.get(exercise, old)
+        entries[exercise] = replace(old, hints=min(old.hints + 1, available))
+        write(entries)
     return min(old.hints, available - 1)
+
+
+@contextlib.contextmanager
+def _told_if_not_kept() -> Iterator[None]:
+    """A full disk, or a browser that keeps nothing, costs no learner the answer of a check."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(f"What you did could not be kept in {path()}: {error.strerror or error}", stacklevel=4)
 
 
 def restart(unit: str) -> None:

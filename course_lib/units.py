@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,12 +40,15 @@ UNITS = (
     Unit("12_efficient_attention", "What attention costs", "What does a long text cost, and how can we pay less?"),
     Unit("13_training_budget", "Training within a budget", "How far do two cores and a little memory go?"),
 )
+# These run on NumPy alone, all but the cells that are tagged needs-torch; so they run in a browser too.
+NUMPY_UNITS = ("00", "03", "04", "05", "07", "08")
 
 
 def row(unit: Unit, root: Path) -> tuple[str, str, str]:
     """Title, question and state of one unit: not there yet, or the points so far."""
     if not (root / "notebooks" / f"{unit.name}.ipynb").exists():
-        return unit.title, unit.question, "still to come"
+        elsewhere = unit.number not in NUMPY_UNITS and find_spec("torch") is None  # the edition in the browser
+        return unit.title, unit.question, "needs torch: run it on your machine" if elsewhere else "still to come"
     if unit.number not in exercises.UNITS:
         return unit.title, unit.question, "read it"
     try:
@@ -71,7 +75,7 @@ class CourseMap:
         for unit in UNITS:
             title, question, state = row(unit, self.root)
             link = escape(title)
-            if state != "still to come":
+            if (self.root / "notebooks" / f"{unit.name}.ipynb").exists():
                 link = f'<a href="{unit.name}.ipynb">{link}</a>'
                 if unit.number in exercises.UNITS:
                     state = f'<a href="../exercises/{unit.name}.ipynb">{escape(state)}</a>'

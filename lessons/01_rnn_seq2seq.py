@@ -140,7 +140,9 @@ assert torch.allclose(both, read_without_tanh(one) + read_without_tanh(two), rto
 #
 # $$s_0 = \tanh(W h_T) \qquad s_t = \text{cell}(y_{t-1}, s_{t-1}) \qquad p(y_t) = \text{softmax}(W_o\, s_t)$$
 #
-# $s_t$ is a state of the decoder, $y_t$ a word of the target. The library calls this `Seq2Seq`, from sequence to sequence.
+# $s_t$ is a state of the decoder, $y_t$ a word of the target. $W_o$ makes a score for every word of the vocabulary, and
+# **softmax** turns scores into probabilities: positive numbers that sum to 1, the largest for the best score (unit 02 has its
+# formula). The library calls all of this `Seq2Seq`, from sequence to sequence.
 
 # %%
 sizes = Seq2SeqConfig(
@@ -230,8 +232,8 @@ assert torch.equal(man, elephant)  # equal to the last bit: the noun has not bee
 #
 # $$h_i = [\overrightarrow{h}_i;\ \overleftarrow{h}_i]$$
 #
-# Around 2016, two LSTM readers of this kind were how nearly everybody encoded a sentence. **Predict** the width of $h_i$, if each reader has
-# 128 numbers.
+# Around 2016, two readers of this kind were how nearly everybody encoded a sentence (with a cell called LSTM, of which more below).
+# **Predict** the width of $h_i$, if each reader has 128 numbers.
 
 # %%
 two_readers = Bidirectional(16, 128)
@@ -257,8 +259,8 @@ assert verdicts["left to right"].abs().max() < 0.01  # halfway between a and an,
 assert (verdicts["both directions"] - article).abs().max() < 0.1
 
 # %% [markdown]
-# The first one shrugs: one and the same answer for all, halfway between. (A *decoder* cannot read from both sides: it would have to know what it is about to write.
-# Two directions are for reading.)
+# The first one shrugs: one and the same answer for all, halfway between. (A *decoder* cannot read from both sides: it would have
+# to know what it is about to write. Two directions are for reading.)
 #
 # **What is wrong here?** Somebody wants one vector for the whole sentence, and takes the state of the last word, `states[:, -1]`:
 # it worked with one reader. **Predict**: how many words has the reader from the right read there?
@@ -381,7 +383,8 @@ plots.curves(
     title="One state for a sentence",
     xlabel="words in the sentence",
     ylabel="share copied exactly",
-    alt="Three curves fall from 100 % at one and two words to about 0 % at twelve; the wider state falls a little later.",
+    alt="Three curves fall from 100 % at one and two words to about 0 % at twelve; "
+    "the wider state falls a little later.",
 )
 
 # %% [markdown]

@@ -53,8 +53,9 @@ source, target = spoken.encode([45])
 print(spoken.source_words.decode(source[0]), "→", spoken.target_words.decode(target[0]))
 
 # %% [markdown]
-# **Predict**: how many numbers does each decoder keep of "forty five"? And of "seven hundred seventy seven thousand seven
-# hundred seventy seven", which has nine words?
+# In both, a state of the decoder has 128 numbers; in the second, the encoder has 64 for each word. **Predict**: how many numbers
+# does each decoder get of "forty five"? And of "seven hundred seventy seven thousand seven hundred seventy seven", which has
+# nine words?
 
 # %%
 kept = {}
@@ -135,6 +136,27 @@ assert torch.allclose(weights_BS, by_hand)
 assert torch.allclose(context_BM, torch.stack([by_hand[b] @ source_BSM[b] for b in range(2)]))
 
 # %% [markdown]
+# What makes `AdditiveAttention` trainable? It is a **module**, a class built on `torch.nn.Module`: it makes its parameters in
+# `__init__`, and uses them in `forward`, which runs when the module is called. Here is the smallest one there is, with one
+# number to learn for each feature. **Predict**: which of its two attributes will training find, and move?
+
+
+# %%
+class Gain(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()  # first of all: it makes room for parameters
+        self.gain = torch.nn.Parameter(torch.ones(width))  # found, and trained
+        self.plain = torch.ones(width)  # a tensor like any other: not found
+
+    def forward(self, x):
+        return x * self.gain
+
+
+gain = Gain(5)
+assert [name for name, _ in gain.named_parameters()] == ["gain"]
+assert torch.equal(gain(source_BSM), source_BSM)  # all ones, as long as nobody trains it
+
+# %% [markdown]
 # **What is wrong here?** Somebody leaves the tanh out: "it is only a squashing function". **Predict** what happens to the
 # weights when the decoder's state changes.
 
@@ -151,13 +173,15 @@ assert not torch.allclose(weights_BS, attention(10 * state_BN, source_BSM)[1])  
 # ## Softmax runs over the source words
 #
 # At each step the decoder has one unit of attention to give away, over the words of *its own* sentence. For $T$ target words
-# and $S$ source words the weights make a table $T \times S$, a row for each target word.
+# and $S$ source words the weights make a table $T \times S$, a row for each target word. **Predict**: what do its rows sum to?
+# And its columns?
 
 # %%
 table_TS = torch.randn(3, 5, generator=draw).softmax(dim=-1)  # three target words read five source words
 h_SD = torch.randn(5, 4, generator=draw)
 contexts_TD = table_TS @ h_SD
-assert torch.allclose(table_TS.sum(dim=1), torch.ones(3))
+assert torch.allclose(table_TS.sum(dim=1), torch.ones(3))  # each row: one unit
+assert not torch.allclose(table_TS.sum(dim=0), torch.ones(5), atol=0.1)  # columns: some are read more
 assert contexts_TD.shape == (3, 4)  # one context for each target word
 
 # %% [markdown]
@@ -210,7 +234,8 @@ assert zero_scores[0, 2] > zero_scores[0, 1]  # exp(0) = 1: padding still has it
 afterwards = few.softmax(dim=-1) * real
 assert afterwards.sum() < 0.5  # padding reads nothing, and what it took is missing
 right = few.masked_fill(~real, -math.inf).softmax(dim=-1)
-assert torch.allclose(right, torch.tensor([[1.0, -1.0]]).softmax(dim=-1) @ torch.eye(2, 5))
+assert torch.allclose(right[:, :2], few[:, :2].softmax(dim=-1))  # as if the two words were alone
+assert (right[:, 2:] == 0).all()
 
 # %% [markdown]
 # With the mask, a sentence is the same in any company:
@@ -324,7 +349,8 @@ assert torch.allclose(dot[1, 2], asking_BM[1] @ source_BSM[1, 2])
 #
 # So far somebody asks (the decoder) and somebody else is read (the encoder): **general attention**, between two sources. Nothing
 # forbids that a sentence asks about itself: **self-attention**, one source. Then each word gets a new vector, made of the words
-# of its own sentence.
+# of its own sentence. (*General* has two meanings here: the general *score* above is a formula, and may be used in either. From
+# unit 04 on, attention between two sources is called cross-attention.)
 #
 # **Predict** the shapes: three German words read five English words; five English words read themselves.
 
@@ -357,8 +383,8 @@ training, testing = spoken.encode(train_numbers), spoken.encode(test_numbers)
 print(len(train_numbers), "numbers to learn from,", len(test_numbers), "to be tested on")
 
 # %% [markdown]
-# Both networks get the same: the same data in the same order, 150 steps with 32 numbers each, the same learning rate, the same
-# width of the decoder.
+# Both networks get the same: the same data in the same order, 150 steps with 32 numbers each, the same learning rate (how far
+# one step goes; in a warmup, the first 20 steps go less far), the same width of the decoder.
 
 
 # %%
@@ -486,9 +512,8 @@ plots.weights(long_alignment, long_german, long_english, title="234,567: two cro
 # See the fields go back to the left within each group of three digits. Some rows may surprise you: *hundert* is often written
 # with an eye on another word than "hundred".
 #
-# **What is wrong here?** "The weights explain why the network wrote this word." They say where it looked, no more: $h_i$ comes
-# from an encoder that reads in both directions, so the state of *five* knows of *forty* too. **Predict**: change only the first
-# word. Does the state of the second one change?
+# **What is wrong here?** "The weights explain why the network wrote this word." They say where it looked, no more. Remember how
+# the encoder reads. **Predict**: *forty five* becomes *sixty five*. Does the state of *five*, the second word, change?
 
 # %%
 pair, _ = spoken.encode([45, 65])  # forty five, sixty five
@@ -496,6 +521,9 @@ of_both = attending.start(pair).source
 assert not torch.allclose(of_both[0, 1], of_both[1, 1], atol=1e-3)  # "five", with different neighbours
 
 # %% [markdown]
+# It does: $h_i$ comes from an encoder that reads in both directions, so the state of *five* knows of *forty*, too. Whoever looks
+# at one word may have learned about another.
+#
 # **Try it**: train the network with attention again, with another hidden size of the decoder. Does it still beat the RNN
 # without attention when it has fewer parameters?
 

@@ -51,7 +51,7 @@ keys = np.array([[2.0, 0.2], [0.1, 2.0], [1.2, 1.2]])  # space, romance
 values = np.array([[1977.0], [1997.0], [2008.0]])  # what is handed out: the year
 query = np.array([1.0, 0.0])  # "something with space in it"
 scores = keys @ query
-print(dict(zip(titles, scores, strict=True)))
+print({title: float(score) for title, score in zip(titles, scores, strict=True)})
 
 # %% [markdown]
 # **Predict** before you run the next cell: which year does a hard lookup return?
@@ -79,11 +79,17 @@ assert np.allclose(hot, values.mean(axis=0), atol=0.1)  # everybody counts the s
 print(cold, warm, hot)
 
 # %% [markdown]
-# Play: move the query, turn the temperature, and watch the returned value blend. At which temperature does the answer stay
-# within one year of 1977?
+# **Play**: first leave the query where it is and turn the temperature down from 1. Below which temperature is the answer 1978.0
+# or less, within one year of the database's? Then move the query about, and watch the returned value blend.
 
 # %%
 widgets.SoftDictionary(titles=titles, keys=keys, values=values[:, 0], query=query)
+
+# %% [markdown]
+# At about $\tau = 0.23$: the best score leads by 0.8, and $e^{0.8 / 0.23}$ is about 32, so 97 % of the weight lie on *Star Wars*.
+
+# %%
+assert soft_lookup(query, keys, values, 0.23) < 1978 < soft_lookup(query, keys, values, 0.24)
 
 # %% [markdown]
 # ## One vector plays three roles
@@ -122,11 +128,11 @@ print("Q =", q, "K =", k, "V =", v, sep="\n")
 # (The three tokens of our example give a symmetric table all the same, by chance; a fourth token shows it.)
 
 # %%
-fourth = np.vstack([x, [1, 0, 0, 0]])
+fourth = np.vstack([x, [0, 0, 1, 0]])
 one_matrix = (fourth @ w_q) @ (fourth @ w_q).T
 two_matrices = (fourth @ w_q) @ (fourth @ w_k).T
 assert np.array_equal(one_matrix, one_matrix.T)  # always symmetric
-assert two_matrices[3, 0] == 1 and two_matrices[0, 3] == 2  # token 4 sees token 1 otherwise than token 1 sees it
+assert two_matrices[3, 0] == 1 and two_matrices[0, 3] == 0  # token 4 sees token 1 otherwise than token 1 sees it
 
 # %% [markdown]
 # ## A score is a dot product of a query and a key
@@ -136,12 +142,12 @@ assert two_matrices[3, 0] == 1 and two_matrices[0, 3] == 2  # token 4 sees token
 # **Predict** the three scores of token 1: $q_1 = [1, 0, 2]$ with $k_1 = [0, 1, 1]$, $k_2 = [4, 4, 0]$ and $k_3 = [2, 3, 1]$.
 
 # %%
-scores_of_token_1 = [q[0] @ k[j] for j in range(3)]
-assert scores_of_token_1 == [2, 4, 4]
+scores_of_token_1 = np.array([q[0] @ k[j] for j in range(3)])
+assert scores_of_token_1.tolist() == [2, 4, 4]
 scores_of_token_1
 
 # %% [markdown]
-# Play: drag the query and the keys. A score is large when the arrows point the same way *and* are long; it is 0 at a right
+# **Play**: drag the query and the keys. A score is large when the arrows point the same way *and* are long; it is 0 at a right
 # angle, and negative beyond.
 
 # %%
@@ -170,8 +176,21 @@ assert np.isclose(weights_of_token_1[1] / weights_of_token_1[0], np.exp(2))
 assert np.allclose(softmax([2, 4, 4]), softmax([102, 104, 104]))
 
 # %% [markdown]
+# Our `softmax` makes use of that. `exp` of 1000 is more than the computer can write down, it becomes infinity, and infinity divided
+# by infinity is NaN. So `softmax` first subtracts the largest score: the weights stay the same, and `exp` never sees a number above
+# 0. (Unit 05 comes back to this.)
+
+# %%
+with np.errstate(over="ignore"):
+    assert np.isinf(np.exp(1000.0))
+assert np.allclose(softmax([1002, 1004, 1004]), weights_of_token_1)
+
+# %% [markdown]
+# For all queries at once the scores are a table, $T \times S$: row $i$ belongs to query $i$, column $j$ to key $j$. `softmax` runs over
+# the last axis unless you tell it otherwise (`axis=-1`, here the same as `axis=1`), that is along each row, over the keys.
+#
 # **What is wrong here?** Somebody runs the softmax over the other axis. The shape is right, all numbers are positive, and
-# nobody complains.
+# nobody complains. (`q @ k.T` is the whole table of scores; two sections on you will see why.)
 
 # %%
 wrong = softmax(q @ k.T, axis=0)
@@ -204,24 +223,31 @@ assert not np.allclose(summed_over_i[0], y_1)  # no i is left on the right-hand 
 assert np.allclose(sum(right[0, j] * v[j] for j in range(3)), y_1)  # over j, the keys
 
 # %% [markdown]
-# Play: click a row to choose a query, and see its weighted sum grow, value by value.
+# **Play**: click a row to choose a query, and see its weighted sum grow, value by value.
 
 # %%
 widgets.WeightedSum(q=q, k=k, v=v, tokens=["token 1", "token 2", "token 3"])
 
 # %% [markdown]
-# Play: edit a number in V only, then in K only. **Predict** first: which of the two moves the weights?
+# **Play**: edit a number in V only, then in K only. **Predict** first: which of the two moves the weights? Which moves the outputs?
 
 # %%
 widgets.EditKV(q=q, k=k, v=v)
+
+# %% [markdown]
+# The same in code, with the library's functions. (`scale=1.0` asks them for the scores as they are. Without it they would divide by
+# $\sqrt{d_k}$, which is unit 05.) An edit of V leaves the weights alone and moves the outputs. An edit of K moves the weights and,
+# through them, the outputs too.
 
 # %%
 edited_v, edited_k = v.copy(), k.copy()
 edited_v[1] += 1
 edited_k[1] += 1
+unedited = attention(q, k, v, scale=1.0)
 assert np.array_equal(attention_weights(q, k, scale=1.0), softmax(q @ k.T))  # V is not in there
+assert not np.allclose(attention(q, k, edited_v, scale=1.0), unedited)
 assert not np.allclose(attention_weights(q, edited_k, scale=1.0), softmax(q @ k.T))
-assert not np.allclose(attention(q, k, edited_v, scale=1.0), attention(q, k, v, scale=1.0))
+assert not np.allclose(attention(q, edited_k, v, scale=1.0), unedited)
 
 # %% [markdown]
 # ## All pairs are one matrix product
@@ -230,7 +256,7 @@ assert not np.allclose(attention(q, k, edited_v, scale=1.0), attention(q, k, v, 
 #
 # $$Y = \text{softmax}(Q K^\top)\, V = \text{softmax}\big(X W_q (X W_k)^\top\big)\, X W_v$$
 #
-# **Predict** the shapes of $Q K^\top$, of the weights and of $Y$.
+# **Predict** the nine scores: you have the first row already, $[2, 4, 4]$.
 
 # %%
 scores = q @ k.T
@@ -238,6 +264,16 @@ assert scores.tolist() == [[2, 4, 4], [4, 16, 12], [4, 12, 10]]
 y = softmax(scores) @ v
 assert np.allclose(y, [[1.9366, 6.6831, 1.5951], [2.0000, 7.9640, 0.0540], [1.9997, 7.7599, 0.3584]], atol=5e-5)
 y
+
+# %% [markdown]
+# Here every matrix is $3 \times 3$, which hides what is what. **Predict**: if the values had width $d_v = 2$ (say, the first two columns
+# of $W_v$ only), which shape would $Q K^\top$ have, which the weights, and which $Y$?
+
+# %%
+narrow_v = x @ w_v[:, :2]
+narrow_y = softmax(scores) @ narrow_v
+assert scores.shape == (3, 3) and narrow_v.shape == (3, 2) and narrow_y.shape == (3, 2)  # T × S, S × d_v, T × d_v
+assert np.allclose(narrow_y, y[:, :2])  # the weights do not care how wide the values are
 
 # %% [markdown]
 # The loops and the matrices are the same thing, written twice.
@@ -283,13 +319,14 @@ except ValueError as error:
 #
 # $$Q = X W_q \qquad K = E W_k \qquad V = E W_v \qquad Y = \text{softmax}(Q K^\top)\, V$$
 #
-# **Predict**: two tokens read the three tokens of the example. Which shape have the scores, and which has the output?
+# **Predict**: five tokens read four (the three of the example and one more), with $d_k = 3$ and $d_v = 2$. Which shape have the
+# scores, and which has the output?
 
 # %%
-asking = np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]])
-q_x, k_e, v_e = project(asking, w_q, w_k, w_v, memory=x)
-assert (q_x @ k_e.T).shape == (2, 3)  # T × S, and not T × T as some slides say
-assert attention(q_x, k_e, v_e, scale=1.0).shape == (2, 3)  # T × d_v
+asking = np.array([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 1, 0], [0, 0, 0, 1]])
+q_x, k_e, v_e = project(asking, w_q, w_k, w_v[:, :2], memory=fourth)
+assert (q_x @ k_e.T).shape == (5, 4)  # T × S, and not T × T as some slides say
+assert attention(q_x, k_e, v_e, scale=1.0).shape == (5, 2)  # T × d_v
 
 # %% [markdown]
 # **What is wrong here?** One set of slides takes the values of cross-attention from $X$, which asks. What was found is not
@@ -297,23 +334,24 @@ assert attention(q_x, k_e, v_e, scale=1.0).shape == (2, 3)  # T × d_v
 
 # %%
 try:
-    attention(q_x, k_e, asking @ w_v, scale=1.0)
+    attention(q_x, k_e, asking @ w_v[:, :2], scale=1.0)
 except ValueError as error:
     print(error)
 
 # %% [markdown]
 # ## Rows or columns: the same numbers, transposed
 #
-# Many texts write a token as a *column*, $q = W x$, and the output as $V S$ with the weights on the right. Both conventions
-# are the same numbers:
+# Many texts write a token as a *column*, $q = W x$, and the output with the weights on the right. Both conventions are the same
+# numbers. Let a small $c$ mark what is written in columns; each such matrix is the transpose of ours:
 #
 # | | rows (this course) | columns |
 # |---|---|---|
-# | tokens | rows of $X$, $T \times D$ | columns of $X^\top$, $D \times T$ |
-# | query | $q = x W_q$, $W_q$ is $D \times d_k$ | $q = W x$, $W = W_q^\top$ is $d_k \times D$ |
-# | scores | $Q K^\top$, a row for each query | $K^\top Q$, a column for each query |
-# | softmax | along each row | down each column |
-# | output | $A V$ | $V A$ |
+# | tokens | rows of $X$, $T \times D$ | columns of $X_c = X^\top$, $D \times T$ |
+# | matrix of the queries | $W_q$, $D \times d_k$ | $W_c = W_q^\top$, $d_k \times D$ |
+# | queries | $Q = X W_q$, $T \times d_k$ | $Q_c = W_c X_c = Q^\top$, $d_k \times T$ |
+# | scores | $Q K^\top$, $T \times S$, a row for each query | $K_c^\top Q_c$, $S \times T$, a column for each query |
+# | softmax | along each row: weights $A$ | down each column: weights $A_c = A^\top$ |
+# | output | $A V$, $T \times d_v$ | $V_c A_c$, $d_v \times T$ |
 #
 # **Predict**: in columns, over which axis does the softmax run in code, 0 or 1?
 
@@ -337,13 +375,17 @@ y_torch = torch_attention(*(torch.from_numpy(part) for part in (q, k, v)), scale
 assert np.allclose(y_torch.numpy(), y)
 
 # %% [markdown]
-# And torch can say in which direction the matrices should move, which is how they are learned.
+# And torch can say in which direction the matrices should move, which is how they are learned. `requires_grad_()` asks it to keep
+# account of what is computed from $W_v$; `backward()` goes through that account backwards, and leaves in `w.grad`, for each number of
+# $W_v$, how much the sum of all outputs would grow with it.
 
 # %% tags=["needs-torch"]
 w = torch.from_numpy(w_v.copy()).requires_grad_()
-out = torch_attention(torch.from_numpy(q), torch.from_numpy(k), torch.from_numpy(x) @ w, scale=1.0)
+out = torch_attention(torch.from_numpy(q), torch.from_numpy(k), torch.tensor(x) @ w, scale=1.0)
 out.sum().backward()
-assert w.grad.shape == w_v.shape and bool((w.grad != 0).any())
+assert w.grad.shape == w_v.shape
+by_hand = softmax(scores).sum(axis=0) @ x  # what every column of the gradient should be
+assert np.allclose(w.grad.numpy(), by_hand[:, None])
 
 # %% [markdown]
 # ## Barriers and solutions

@@ -22,10 +22,11 @@ x, w_q, w_k, w_v = WORKED_EXAMPLE
 # W_q = \begin{bmatrix}1&0&1\\1&0&0\\0&0&1\\0&1&1\end{bmatrix} \quad
 # W_k = \begin{bmatrix}0&0&1\\1&1&0\\0&1&0\\1&1&0\end{bmatrix}$$
 #
-# Take a sheet of paper: the query of token 1, the three keys, three dot products. Write the three scores into the function.
+# A new token, $[1, 0, 0, 0]$, asks about the three tokens of $X$. Take a sheet of paper: its query, the three keys, three dot
+# products. Write the three scores into the function.
 
 # %%
-# answer: course_lib.exercises.u04.scores_of_token_1
+# answer: course_lib.exercises.u04.scores_of_a_new_token
 
 # %% [markdown]
 # ## 04.2 Three roles for every token
@@ -47,7 +48,8 @@ x, w_q, w_k, w_v = WORKED_EXAMPLE
 # %% [markdown]
 # ## 04.4 Attention for all queries at once
 #
-# $Y = \text{softmax}(Q K^\top)\, V$, and now without loops.
+# $Y = \text{softmax}(Q K^\top)\, V$: three lines, no loop needed. (Loops give the same numbers, so the check takes them too; but
+# from unit 06 on there will be heads and batches, and matrix products carry over to those.)
 
 # %%
 # answer: course_lib.exercises.u04.attention

@@ -5,13 +5,13 @@
 # below it. A wrong answer costs nothing: the check says which idea is wrong. Stuck? `hint("05.2")` gives three hints, one at
 # a time.
 #
-# You need the lecture `notebooks/05_scaling.ipynb`. Everything here is NumPy; tokens are rows. `by_hand.softmax` is the
-# course's softmax, for all exercises but 05.3, in which you write your own.
+# You need the lecture `notebooks/05_scaling.ipynb`. Everything here is NumPy; tokens are rows. `softmax` is the
+# course's own, for all exercises but 05.3, in which you write yours.
 
 # %%
 import numpy as np
 
-from course_lib import by_hand
+from course_lib.by_hand import softmax
 from course_lib.checks import check, hint
 
 # %% [markdown]
@@ -25,7 +25,7 @@ from course_lib.checks import check, hint
 # %% [markdown]
 # ## 05.2 Measure the growth
 #
-# Is it true that the variance grows like $d_k$? Write the function that measures it; a table of what it finds stands below.
+# Is it true that the variance grows like $d_k$? Write the function that measures it; below stands what to try it on.
 
 # %%
 # answer: course_lib.exercises.u05.score_variances

@@ -8,7 +8,7 @@
 # **After this unit you can**
 #
 # - split and merge heads without a loop (06-a);
-# - show that multi-head attention equals $h$ separate attentions (06-b);
+# - show that multi-head attention equals $H$ separate attentions (06-b);
 # - count parameters and operations of heads (06-c);
 # - load torch's weights and get torch's result (06-d);
 # - read heads that specialise, and say why weights may mislead (06-e).
@@ -373,7 +373,7 @@ with torch.no_grad():
 x_1TD = torch.from_numpy(x)[None]  # a batch of one sentence
 their_y, their_weights = theirs(x_1TD, x_1TD, x_1TD, average_attn_weights=False)
 apart = np.abs(their_y[0].detach().numpy() - y).max()
-assert apart < 1e-6  # h heads = h separate attentions = torch
+assert apart < 1e-6  # H heads = H separate attentions = torch
 assert np.allclose(their_weights[0].detach().numpy(), softmax(scores_HTT), atol=1e-6)
 print("largest difference:", apart)
 
@@ -552,6 +552,7 @@ assert share_right() == unseen  # all heads are on again
 # | an RNN squeezes the sentence into one state (01) | attention reads all states (02) |
 # | self-attention has nothing to learn (03) | queries, keys and values, three matrices (04) |
 # | scores grow with the width, softmax saturates (05) | divide by $\sqrt{d_k}$, in heads by $\sqrt{D/H}$ (05, 06) |
+# | exp overflows (05) | subtract the largest score of each row (05) |
 # | one row of weights can look for one thing only (06) | $H$ heads, side by side (06) |
 # | one average cannot tell what came from where (06) | a block of $W_O$ for each head (06) |
 # | must not see the future | *next: unit 07* |

@@ -11,8 +11,8 @@
 # - prove that nothing leaks from the future, in value and gradient (07-b);
 # - handle rows that may attend to nothing (07-c).
 #
-# **You need** unit 04 (queries, keys, values) and unit 05 (scores are divided by $\sqrt{d_k}$, here always). **Time**: 50 minutes
-# to read and play; all cells together run in a few seconds.
+# **You need** unit 04 (queries, keys, values) and unit 05 (scores are divided by $\sqrt{d_k}$, here always); from unit 06, what
+# heads are. **Time**: 50 minutes to read and play; all cells together run in a few seconds.
 #
 # Notation, as everywhere: $T$ queries are rows, $S$ keys are columns. A mask is boolean, and **True = may attend**.
 
@@ -539,9 +539,11 @@ safe
 # |---|---|
 # | an RNN squeezes the sentence into one state (01) | attention reads all states (02) |
 # | self-attention has nothing to learn (03) | queries, keys and values, three matrices (04) |
-# | scores grow with the width, softmax saturates (05) | divide by $\sqrt{d_k}$ (05) |
-# | one row of weights can look for one thing only (05) | several heads (06) |
-# | must not see the future (04) | a causal mask, $-\infty$ before the softmax, in every layer (07) |
+# | scores grow with the width, softmax saturates (05) | divide by $\sqrt{d_k}$, in heads by $\sqrt{D/H}$ (05, 06) |
+# | exp overflows (05) | subtract the largest score of each row (05) |
+# | one row of weights can look for one thing only (06) | $H$ heads, side by side (06) |
+# | one average cannot tell what came from where (06) | a block of $W_O$ for each head (06) |
+# | must not see the future (07) | a causal mask, $-\infty$ before the softmax, in every layer (07) |
 # | padding is read like words (02) | a padding mask, $(B, 1, S)$, combined by "and" (07) |
 # | a row with nothing to attend to is NaN (07) | give it zeros (07) |
 # | no notion of order (03) | *next: unit 08* |

@@ -230,7 +230,8 @@ assert sinusoidal(1, 4, start=16).shape == (1, 4)  # a formula has a row for it;
 # ## Distance can live in the scores
 #
 # What matters in a sentence is mostly how far apart two words stand, not their places. So give the *score* the distance, and leave
-# the inputs alone. **Shaw et al. 2018** learn one vector $a_r$ for each distance $r = j - i$, clipped at $c$:
+# the inputs alone. **Shaw et al. 2018** learn two vectors for each distance $r = j - i$, clipped at $c$: $a^K_r$ is added to the key,
+# $a^V_r$ to the value.
 #
 # $$s_{ij} = \frac{q_i \cdot (k_j + a^K_{r})}{\sqrt{d_k}} \qquad y_i = \sum_j w_{ij}\,(v_j + a^V_{r}) \qquad r = \text{clip}(j - i, -c, c)$$
 #
@@ -251,6 +252,8 @@ assert not np.allclose(y_shuffled, y_relative[order])  # order is seen, though n
 #
 # $$s_{ij} = \frac{q_i \cdot k_j + q_i \cdot k^r_{\delta(i,j)} + k_j \cdot q^r_{\delta(j,i)}}{\sqrt{3 d_k}} \qquad
 # \text{word–word, word–distance, distance–word}$$
+#
+# Here $k^r$ and $q^r$ are learned tables with a row for each distance, and $\delta(i, j)$ is the row for $i - j$.
 
 # %%
 tables = np.zeros((4, 3)), np.zeros((4, 3))  # 2c rows, c = 2
@@ -288,7 +291,7 @@ assert not np.allclose(*one_sided)  # now a score depends on the place of the qu
 # %% [markdown]
 # The values are not turned: positions say where to look, and what is read stays as it is. And unlike $PE(t) \cdot PE(t+k)$, a
 # rotary score can prefer one distance on one side. If a key's content is the query's, turned by $s$ steps, the score is
-# highest $s$ tokens back. **Play**: in the figure above, move "rotary looks back" to 12.
+# highest $s$ tokens back. **Play**: go back to the figure with the three curves, and move "rotary looks back" to 12.
 
 # %%
 query = np.tile([[1.0, 0.0]], 16)
@@ -315,7 +318,7 @@ plots.weights(flat, [str(t) for t in range(11)], title="ALiBi's first head of fo
 
 # %% [markdown]
 # See the diagonal: near keys get most, and the weights fall alike to both sides. ALiBi cannot tell left from right; in
-# decoders the causal mask does that. Put the figure above on other heads: the last one forgets hardly anything.
+# decoders the causal mask does that. In the figure with the three curves, choose other heads: the last one forgets hardly anything.
 #
 # ## Trained models say which encodings extrapolate
 #
@@ -371,6 +374,11 @@ class Reader(nn.Module):
 
     def forward(self, tokens):
         return self.out(self.block(self.place(self.embed(tokens)), causal=True))
+
+
+# %% [markdown]
+# Training goes as in unit 01, with new sentences in each step. Two things only make it quick and calm: the learning rate rises and
+# then falls (`OneCycleLR`), and gradients that are too long are cut (`clip_grad_norm_`). Unit 10 comes back to both.
 
 
 # %% tags=["needs-torch"]
@@ -484,11 +492,11 @@ for kind in SCORED:
 # |---|---|
 # | an RNN squeezes the sentence into one state (01) | attention reads all states (02) |
 # | self-attention has nothing to learn (03) | queries, keys and values, three matrices (04) |
-# | scores grow with the width, softmax saturates (05) | divide by $\sqrt{d_k}$ (05) |
-# | one head is one average (06) | several heads (06) |
+# | scores grow with the width, softmax saturates (05) | divide by $\sqrt{d_k}$, in heads by $\sqrt{D/H}$ (05, 06) |
+# | one row of weights can look for one thing only (06) | $H$ heads, side by side (06) |
 # | must not see the future (07) | masks (07) |
 # | no notion of order (03) | positions: added to the inputs, or distances in the scores (08) |
-# | only weighted averages | *next: unit 09, feed-forward* |
+# | only weighted averages (03) | *next: unit 09, feed-forward* |
 #
 # **Three takeaways**
 #

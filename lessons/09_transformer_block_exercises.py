@@ -1,14 +1,17 @@
 # %% [markdown]
 # # 09 Exercises: the Transformer block
 #
-# Six exercises, about fifty minutes. Write your answer in place of `raise NotImplementedError`, run the cell, then the check below
+# Eight exercises, a little over an hour. Write your answer in place of `raise NotImplementedError`, run the cell, then the check below
 # it. Stuck? `hint("09.2")` gives three hints, one at a time. You need the lecture `notebooks/09_transformer_block.ipynb`.
 
 # %%
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from course_lib.checks import check, hint
+
+torch.set_num_threads(1)
 
 
 def norm(x):
@@ -63,6 +66,22 @@ def norm(x):
 
 # %%
 # answer: course_lib.exercises.u09.gradient_through_24_layers
+
+# %% [markdown]
+# ## 09.7 A stack with weights of its own in every layer
+#
+# Blocks are made to be stacked. Here a block is small, and the stack is what counts.
+
+# %%
+# answer: course_lib.exercises.u09.PreNormStack
+
+# %% [markdown]
+# ## 09.8 Read four measurements
+#
+# The lecture's four kinds of stacks, without their names.
+
+# %%
+# answer: course_lib.exercises.u09.four_stacks
 
 # %% [markdown]
 # **Done?** `course progress` shows what you have so far. On with unit 10, the encoder–decoder.

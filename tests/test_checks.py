@@ -386,7 +386,7 @@ def test_a_crash_while_writing_leaves_the_old_file(monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "replace", crash)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.warns(UserWarning, match="could not be kept in .*: no space"):
         progress.record("90.1", 4, 4)
     assert progress.path().read_text() == before and json.loads(before)["version"] == 1
     assert [p.name for p in progress.path().parent.iterdir()] == ["progress.json"]
@@ -476,7 +476,7 @@ def test_an_answer_that_borrows_the_librarys_function_is_refused():
         (None, "Is a `return` missing?"),
         (np.array([[1, 2, 3]]), "The right numbers, in another form"),
         (np.array([1, 2]), "should have the form (3,); yours has (2,)"),
-        ("1, 2, 3", "yours is '1, 2, 3'"),
+        ("1, 2, 3", "should be a list of numbers of shape (3,); yours is '1, 2, 3'"),
         (np.array([3, 2, 1]), "Not yet: work it out once more."),
     ],
 )
@@ -490,3 +490,69 @@ def test_ones_and_zeros_may_stand_for_true_and_false_in_a_prediction():
     assert checks.same(checks.as_meant(np.array([1, 0]), wanted), wanted)
     assert not checks.same(checks.as_meant(np.array([2, 0]), wanted), wanted)
     assert checks.nearly(np.array([0.06, 0.47]), np.array([0.0634, 0.4683])) and not checks.nearly(None, wanted)
+
+
+def test_words_of_a_prediction_are_compared_without_case_and_surrounding_blanks():
+    wanted = ("animal", "tired")
+    assert checks.same(checks.as_meant((" Animal", "TIRED "), wanted), wanted)
+    assert not checks.same(checks.as_meant(("animal", "tire d"), wanted), wanted)
+    assert not checks.same(("Animal", "tired"), wanted)  # in code, as opposed to a prediction, spelling counts
+    assert checks.predicted_alike(("Tired", "animal"), ("tired", "animal"))  # a wrong prediction is recognised too
+    assert not checks.predicted_alike(("tired", "animal"), wanted)
+
+
+@pytest.mark.parametrize(
+    "got, want, words",
+    [
+        ("tired", "animal", "Yours is 'tired'. Not yet"),
+        (("a", "c", "b"), ("a", "b", "c"), "Yours is 'a', 'c', 'b'. Not yet"),
+        (("a", "b"), ("a", "b", "c"), "should be a list of 3 words; yours is a list of 2 words"),
+        ("a, c", ("a", "b", "c"), "should be a list of 3 words; yours is 'a, c'"),
+        (np.array(3), "animal", "should be one word, in quotes; yours is 3"),
+        ("three", np.array(3), "should be one number; yours is 'three'"),
+        (("a", np.ones(2)), (np.ones(2), "a", "b"), "a list of 3 things; yours is a list of 2 things"),
+    ],
+)
+def test_a_prediction_in_words_is_shown_and_the_answer_is_not(got, want, words):
+    text = checks.prediction_text(got, want)
+    assert words in text and "things (" not in text and repr(want) not in text and "animal" not in text
+
+
+def test_a_gradient_where_none_should_be_is_told():
+    want = observe.Observation(output=np.zeros(2), gradients=(np.ones(2), None))
+    got = observe.Observation(output=np.zeros(2), gradients=(np.ones(2), np.ones(3)))
+    text = checks.explain(Case("c", (np.zeros(2), np.zeros(3))), got, want, ("x", "memory"))
+    assert "a gradient reaches memory" in text
+    assert checks.value_text(np.ones(2), None) == "the result should be None, and yours is of shape (2,)."
+
+
+def test_a_prediction_in_other_brackets_is_meant_as_it_stands():
+    four, row = np.array(4), np.array([1, 2])
+    assert checks.as_meant(np.array([4]), four).shape == () and checks.as_meant(np.array([[1, 2]]), row).shape == (2,)
+    assert checks.as_meant(np.array([1, 2, 3]), row).shape == (3,)
+    assert checks.as_meant(np.array([[1], [0]]), np.array([True, False])).tolist() == [True, False]
+
+
+def test_a_change_inside_a_list_or_dictionary_of_arrays_is_seen():
+    def spoils(tables, parts):
+        tables["a"][0] = 5.0
+        return parts[0]
+
+    case = Case("c", ({"a": np.zeros(2), "b": torch.ones(1)}, [np.ones(2), (torch.ones(2),)]))
+    assert observe.observe(spoils, case).changed == (0,)
+    assert observe.observe(lambda tables, parts: parts[1][0].add_(1), case).changed == (1,)
+    assert observe.observe(lambda tables, parts: parts[0], case).changed == ()
+
+
+def test_the_most_frequent_complaints_are_said_in_words():
+    a, b = torch.ones(2, 3), torch.ones(5, 3)
+    for product in (lambda: a @ b, lambda: a.numpy() @ b.numpy()):
+        with pytest.raises((RuntimeError, ValueError)) as error:
+            product()
+        assert "a has 3 columns and b has 5 rows" in checks._in_words(str(error.value))
+    assert checks._in_words("something else") == ""
+
+
+def test_a_word_is_meant_as_it_sounds():
+    assert checks.as_meant("Post norm ", "post-norm") == checks.as_meant("post_norm", "post-norm") == "post-norm"
+    assert checks.as_meant("postnorm", "post-norm") == "postnorm"

@@ -16,11 +16,21 @@ LAYERS = {
     "ground": ["device", "shapes"],
     "ideas": ["attention", "blocks", "efficient", "masks", "positions", "rnn", "sparse"],
     "by hand": ["by_hand"],
-    "models": ["gpt", "seq2seq", "transformer", "transformer_xl"],
-    "use": ["checkpoints", "data", "decoding", "metrics", "number_words", "parallel", "switches", "training"],
-    "learn": ["checks", "exercises", "observe", "outcomes", "progress", "units"],
+    "models": ["gpt", "parts", "seq2seq", "transformer", "transformer_xl"],
+    "use": [
+        "checkpoints",
+        "data",
+        "decoding",
+        "handed_in",
+        "metrics",
+        "number_words",
+        "parallel",
+        "switches",
+        "training",
+    ],
+    "learn": ["capstone", "checks", "coverage", "exercises", "observe", "outcomes", "progress", "units"],
     "show": ["plots", "widgets"],
-    "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "notebook_check", "validate"],
+    "teach": ["bench", "build", "cli", "doctor", "grading", "lab", "notebook_check", "site", "validate"],
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 ORDER = list(LAYERS)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from course_lib import units
 from course_lib.units import UNITS, CourseMap
 
 ROOT = Path(__file__).resolve().parents[1]
-NUMPY_UNITS = [u for u in ("00", "03", "04", "05", "07", "08") if list((ROOT / "notebooks").glob(f"{u}_*.ipynb"))]
+NUMPY_UNITS = [u for u in units.NUMPY_UNITS if list((ROOT / "notebooks").glob(f"{u}_*.ipynb"))]
 LECTURES = sorted(set((ROOT / "notebooks").glob("*.ipynb")) - {ROOT / "notebooks" / "00_welcome.ipynb"})
 
 WITHOUT_TORCH = """

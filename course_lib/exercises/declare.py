@@ -52,6 +52,9 @@ class Case:
     """One call of what the learner wrote. Cases of a check come smallest first.
 
     For a class, `build` are the constructor's arguments and `weights` the parameters to load before the call.
+    With `longest`, what is built is a translator that somebody trained (see `Exercise.file`): its parameters come from
+    the file, and its output are the words that it says, so many at most. `wanted` is then what is right, since nobody
+    trains the answer for it, and `complaint` takes the place of equality: what is wrong with an output, or nothing.
     """
 
     check: str
@@ -61,6 +64,9 @@ class Case:
     weights: Mapping[str, Any] | None = None
     gradient: bool = False
     training: bool = False
+    longest: int = 0
+    wanted: Any = None
+    complaint: Callable[[Any], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,9 @@ class Exercise:
     misconceptions: tuple[Misconception, ...] = ()
     alternatives: tuple[Callable[..., Any], ...] = ()
     forbidden: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()  # names of the library behind what the notebook's own cells hand over, free to use
     prediction: bool = field(default=False)  # answered with pencil and paper, so there are no wrong programs to name
+    file: str = ""  # handed in beside the notebook: the parameters of a trained translator, for cases with `longest`
 
     def __post_init__(self) -> None:
         names = [check.name for check in self.checks]

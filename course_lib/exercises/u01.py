@@ -83,6 +83,30 @@ WHO_KNOWS = Exercise(
             STATE,
         ),
         Misconception(
+            "thirty numbers",
+            lambda: [3, 2, 4, 256, 30],
+            "Question 5 asks for the width of a state, and that does not depend on how many words were read.",
+            STATE,
+        ),
+        Misconception(
+            "all words of the sentence",
+            lambda: [3, 2, 4, 1024, 128],
+            "1024 would be the states of all four words together. Question 4 asks for the state at “an” alone.",
+            FUTURE,
+        ),
+        Misconception(
+            "its own word only",
+            lambda: [1, 1, 1, 256, 128],
+            "A state also knows what its reader has read before: the old state goes into the new one.",
+            STEP,
+        ),
+        Misconception(
+            "the right reader knows all",
+            lambda: [3, 4, 4, 256, 128],
+            "Who comes from the right has not reached “I saw” when it makes the state at “an”.",
+            FUTURE,
+        ),
+        Misconception(
             "both directions handed over",
             lambda: [3, 2, 4, 256, 256],
             "Nearly: question 5 has one reader only, so its last state has 128 numbers.",
@@ -97,7 +121,8 @@ WHO_KNOWS = Exercise(
         Misconception(
             "everybody knows everything",
             lambda: [4, 4, 4, 256, 128],
-            "A reader has not seen what it has not read yet: at “an”, who comes from the left does not know of “elephant”.",
+            "A reader has not seen what it has not read yet: at “an”, who comes from the left does not know of "
+            "“elephant”.",
             FUTURE,
         ),
     ),
@@ -118,18 +143,23 @@ def rnn_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Ten
     return torch.tanh(x @ w_ih + h @ w_hh + b)
 
 
+def _single(draw: Draw, *shape: int, size: float = 1.0) -> Tensor:
+    """float32, torch's own choice: a state that somebody starts with torch.zeros(...) fits."""
+    return draw.tensor(*shape, size=size).float()
+
+
 def _weights(draw: Draw, e: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
     """W_ih, W_hh and b, small enough that tanh is not flat."""
-    return draw.tensor(e, d, size=0.6), draw.tensor(d, d, size=0.6), draw.tensor(d, size=0.5)
+    return _single(draw, e, d, size=0.6), _single(draw, d, d, size=0.6), _single(draw, d, size=0.5)
 
 
 def _step_cases(draw: Draw) -> list[Case]:
     def case(check: str, b: int, e: int, d: int, note: str = "", gradient: bool = True) -> Case:
-        x, h = draw.tensor(b, e), draw.tensor(b, d, size=0.5)
+        x, h = _single(draw, b, e), _single(draw, b, d, size=0.5)
         return Case(check, (x, h, *_weights(draw, e, d)), note, gradient=gradient)
 
     # One large sentence among others: there alone, tanh is ±1 for whoever has the signs right.
-    large = draw.tensor(3, 4) * torch.tensor([[1.0], [1e5], [1.0]]), draw.tensor(3, 5)
+    large = _single(draw, 3, 4) * torch.tensor([[1.0], [1e5], [1.0]]), _single(draw, 3, 5)
     return [
         case("any sizes", 1, 2, 3, "one sentence"),
         case("any sizes", 2, 5, 3),
@@ -228,9 +258,41 @@ RNN_STEP = Exercise(
             STEP,
         ),
         Misconception(
+            "bias twice",
+            lambda x, h, w_ih, w_hh, b: torch.tanh(x @ w_ih + b + h @ w_hh + b),
+            "The bias is added twice. torch's own cell has two biases; here there is one, b.",
+            STEP,
+        ),
+        Misconception(
+            "tanh of the word alone",
+            lambda x, h, w_ih, w_hh, b: torch.tanh(x @ w_ih) + h @ w_hh + b,
+            "Only the word goes through the tanh, so the state may leave −1 … 1. All three parts stand inside.",
+            STEP,
+        ),
+        Misconception(
+            "squeezed",
+            lambda x, h, w_ih, w_hh, b: torch.tanh(_inside(x, h, w_ih, w_hh, b)).squeeze(),
+            "Right, until there is one sentence only: squeeze() drops every axis of length 1. Nothing has to be "
+            "dropped here.",
+            STEP,
+        ),
+        Misconception(
+            "matrix on the left",
+            lambda x, h, w_ih, w_hh, b: torch.tanh(w_ih @ x + w_hh @ h + b),
+            "The matrices stand on the left, as for columns. Words and states are rows here: x @ w_ih, h @ w_hh.",
+            STEP,
+        ),
+        Misconception(
+            "returned twice",
+            lambda x, h, w_ih, w_hh, b: (torch.tanh(_inside(x, h, w_ih, w_hh, b)),) * 2,
+            "The new state is right. Return it once: in this RNN, output and state are the same thing.",
+            STEP,
+        ),
+        Misconception(
             "two tanhs",
             lambda x, h, w_ih, w_hh, b: torch.tanh(x @ w_ih + b) + torch.tanh(h @ w_hh),
-            "You took tanh of word and state apart and then added: the state may reach 2. Add first, one tanh around all.",
+            "You took tanh of word and state apart and then added: the state may reach 2. Add first, one tanh around "
+            "all.",
             STEP,
         ),
         Misconception(
@@ -324,7 +386,7 @@ def sentence_state(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Te
 
 def _sentence_cases(draw: Draw) -> list[Case]:
     def case(check: str, lengths: tuple[int, ...], t: int, e: int, d: int, note: str = "") -> Case:
-        x = draw.tensor(len(lengths), t, e)
+        x = _single(draw, len(lengths), t, e)
         return Case(check, (x, torch.tensor(lengths), *_weights(draw, e, d)), note, gradient=True)
 
     return [
@@ -395,9 +457,48 @@ def _wiped_out(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor
     return h
 
 
+def _upside_down(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    h = x.new_zeros(len(x), len(w_hh))
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths)[:, None], h, rnn_step(x[:, t], h, w_ih, w_hh, b))
+    return h
+
+
+def _last_word_missed(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    h = x.new_zeros(len(x), len(w_hh))
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths - 1)[:, None], rnn_step(x[:, t], h, w_ih, w_hh, b), h)
+    return h
+
+
+def _never_reset(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    h, rows = x.new_zeros(1, len(w_hh)), []
+    for row, n in zip(x, lengths.tolist(), strict=True):
+        for word in row[:n]:
+            h = rnn_step(word[None], h, w_ih, w_hh, b)
+        rows.append(h)
+    return torch.cat(rows)
+
+
+def _as_wide_as_a_word(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    return rnn_step(x[:, 0], torch.zeros_like(x[:, 0]), w_ih, w_hh, b)
+
+
+def _total(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    return _average(x, lengths, w_ih, w_hh, b) * lengths[:, None]
+
+
 def _one_by_one(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
     rows = zip(x, lengths.tolist(), strict=True)
     return torch.stack([_all_states(row[None, :n], w_ih, w_hh, b)[0, -1] for row, n in rows])
+
+
+def _live_rows(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    h = torch.zeros(len(x), len(w_hh))
+    for t in range(x.shape[1]):
+        live = t < lengths
+        h[live] = rnn_step(x[live, t], h[live], w_ih, w_hh, b)
+    return h
 
 
 def _blended(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
@@ -442,6 +543,60 @@ SENTENCE_STATE = Exercise(
             STATE,
         ),
         Misconception(
+            "read until the longest ends",
+            lambda x, lengths, w_ih, w_hh, b: _all_states(x, w_ih, w_hh, b)[:, int(lengths.max()) - 1],
+            "You read on until the longest sentence ends: the shorter ones have read padding by then. Their last "
+            "word is number lengths − 1.",
+            STATE,
+        ),
+        Misconception(
+            "mask the wrong way round",
+            _upside_down,
+            "The condition is the wrong way round: sentences read their padding here, and keep still while there are "
+            "words.",
+            STATE,
+        ),
+        Misconception(
+            "last word missed",
+            _last_word_missed,
+            "The last word is not read: word number lengths − 1 is a real one, so t < lengths.",
+            STATE,
+        ),
+        Misconception(
+            "state carried to the next sentence",
+            _never_reset,
+            "A sentence starts with the last state of the one before. Each starts from zeros.",
+            STEP,
+        ),
+        Misconception(
+            "every length for every sentence",
+            lambda x, lengths, w_ih, w_hh, b: _all_states(x, w_ih, w_hh, b)[:, lengths - 1],
+            "states[:, lengths - 1] picks all places for each sentence, (B, B, D). One place each: "
+            "states[torch.arange(B), lengths - 1].",
+            STATE,
+        ),
+        Misconception(
+            "steps and sentences mixed up",
+            lambda x, lengths, w_ih, w_hh, b: _all_states(x, w_ih, w_hh, b).transpose(0, 1)[
+                torch.arange(len(x)), lengths - 1
+            ],
+            "torch.stack of the states is (T, B, D): the steps come first. Say dim=1, or ask for [lengths - 1, "
+            "torch.arange(B)].",
+            STATE,
+        ),
+        Misconception(
+            "as wide as a word",
+            _as_wide_as_a_word,
+            "Your first state is as wide as a word. It has D numbers, as many as w_hh has rows.",
+            STEP,
+        ),
+        Misconception(
+            "sum of the states",
+            _total,
+            "This is the sum of all states. What is asked for is the last one, which has read everything.",
+            STATE,
+        ),
+        Misconception(
             "zeros for padding",
             _zeroed_padding,
             "You set padding to zero vectors and read on. A step without a word still changes the state, by w_hh and b: "
@@ -482,7 +637,8 @@ SENTENCE_STATE = Exercise(
         Misconception(
             "all states",
             lambda x, lengths, w_ih, w_hh, b: _all_states(x, w_ih, w_hh, b),
-            "You returned the states after every word, (B, T, D). Only the one after each sentence's last word is asked for.",
+            "You returned the states after every word, (B, T, D). Only the one after each sentence's last word is "
+            "asked for.",
             STATE,
         ),
         Misconception(
@@ -537,6 +693,7 @@ SENTENCE_STATE = Exercise(
     ),
     alternatives=(
         _one_by_one,
+        _live_rows,
         _blended,
         _gathered,
         lambda x, lengths, w_ih, w_hh, b: _pick(_all_states(x, w_ih, w_hh, b), lengths - 1),
@@ -570,7 +727,7 @@ def _both_cases(draw: Draw) -> list[Case]:
     def case(check: str, lengths: tuple[int, ...], t: int, e: int, d: int, note: str = "") -> Case:
         sides = zip(_weights(draw, e, d), _weights(draw, e, d), strict=True)
         weights = (torch.stack(pair) for pair in sides)
-        return Case(check, (draw.tensor(len(lengths), t, e), torch.tensor(lengths), *weights), note, gradient=True)
+        return Case(check, (_single(draw, len(lengths), t, e), torch.tensor(lengths), *weights), note, gradient=True)
 
     return [
         case("two readers, no padding", (3, 3), 3, 4, 5),
@@ -604,7 +761,7 @@ def _sides(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) ->
     return _one_side(x, lengths, right, False), _one_side(x, lengths, left, True)
 
 
-def _joined(join: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _joined(join: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
     """The right two readers, joined in some way."""
     return lambda x, lengths, w_ih, w_hh, b: join(*_sides(x, lengths, w_ih, w_hh, b))
 
@@ -619,6 +776,16 @@ def _padding_kept(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Ten
     right = _all_states(x, w_ih[0], w_hh[0], b[0])
     left = _all_states(x.flip(1), w_ih[1], w_hh[1], b[1]).flip(1)
     return torch.cat([right, left], dim=-1)
+
+
+def _padding_not_cleared(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    right, left = _sides(x, lengths, w_ih, w_hh, b)
+    ends = _pick(right, lengths - 1)[:, None]  # a state that stays as it is, to the end of the rectangle
+    return torch.cat([torch.where(_real(x, lengths), right, ends), left], dim=-1)
+
+
+def _zeros_read_first(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    return _padding_first(x * _real(x, lengths), lengths, w_ih, w_hh, b)
 
 
 def _not_turned_back(x: Tensor, lengths: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
@@ -713,7 +880,8 @@ BOTH_DIRECTIONS = Exercise(
         Misconception(
             "both from the right",
             _both_from_the_right,
-            "Both readers come from the right: no state knows the words before it. The first one starts at the beginning.",
+            "Both readers come from the right: no state knows the words before it. The first one starts at the "
+            "beginning.",
             FUTURE,
         ),
         Misconception(
@@ -721,6 +889,26 @@ BOTH_DIRECTIONS = Exercise(
             _not_turned_back,
             "You turned the sentence round and read it, and did not turn the states back: beside word 1 stands what the "
             "second reader knew at the last word.",
+            FUTURE,
+        ),
+        Misconception(
+            "one reader, turned round",
+            _joined(lambda right, left: torch.cat([right, right.flip(1)], dim=-1)),
+            "You turned the first reader's states round. The second reader reads for itself, from the end, with its "
+            "own weights.",
+            FUTURE,
+        ),
+        Misconception(
+            "sentences doubled",
+            _joined(lambda right, left: torch.cat([right, left])),
+            "torch.cat without dim= goes along the batch, 2B sentences. The two states of a word belong side by "
+            "side: dim=-1.",
+            FUTURE,
+        ),
+        Misconception(
+            "two results",
+            _joined(lambda right, left: (right, left)),
+            "Both readers are right. Put their states side by side, in one tensor: torch.cat with dim=-1.",
             FUTURE,
         ),
         Misconception(
@@ -744,7 +932,8 @@ BOTH_DIRECTIONS = Exercise(
         Misconception(
             "a new axis",
             _joined(lambda right, left: torch.stack([right, left], dim=2)),
-            "torch.stack makes a new axis, (B, T, 2, D). The two states of a word form one vector, (B, T, 2D): torch.cat.",
+            "torch.stack makes a new axis, (B, T, 2, D). The two states of a word form one vector, (B, T, 2D): "
+            "torch.cat.",
             FUTURE,
         ),
         Misconception(
@@ -799,7 +988,21 @@ BOTH_DIRECTIONS = Exercise(
         Misconception(
             "padding read first",
             _padding_first,
-            "The reader from the right begins with the padding of short sentences. It should begin at their last real word.",
+            "The reader from the right begins with the padding of short sentences. It should begin at their last "
+            "real word.",
+            STATE,
+        ),
+        Misconception(
+            "padding not cleared",
+            _padding_not_cleared,
+            "Both readers are right. What stands on padding should be 0: multiply by the mask at the end.",
+            STATE,
+        ),
+        Misconception(
+            "zeros read first",
+            _zeros_read_first,
+            "You set padding to zero vectors, and the reader from the right begins with them. A step without a word "
+            "still changes the state: it should begin at the last real word.",
             STATE,
         ),
         Misconception(
@@ -926,6 +1129,20 @@ def _by_bincount(said: Tensor, meant: Tensor, lengths: Tensor) -> Tensor:
     return torch.bincount(lengths, weights=right)[1:] / torch.bincount(lengths)[1:]
 
 
+def _all_or_nothing(said: Tensor, meant: Tensor, lengths: Tensor) -> Tensor:
+    right = said == meant
+    return torch.stack([right[lengths == n].all().float() for n in range(1, int(lengths.max()) + 1)])
+
+
+def _as_they_come(said: Tensor, meant: Tensor, lengths: Tensor) -> Tensor:
+    shares = _grouped(_whole_rows)(said, meant, lengths)
+    return shares[torch.tensor(list(dict.fromkeys(lengths.tolist()))) - 1]
+
+
+def _mean_of_booleans(said: Tensor, meant: Tensor, lengths: Tensor) -> Tensor:
+    return _whole_rows(said, meant, lengths)[lengths == 1].mean()
+
+
 ACCURACY = Exercise(
     id="01.5",
     title="Accuracy against length",
@@ -953,7 +1170,34 @@ ACCURACY = Exercise(
             _grouped(
                 lambda said, meant, lengths: ((said == meant) & (meant != 0)).sum(dim=1) / (meant != 0).sum(dim=1)
             ),
-            "You counted words. That is a fair measure too, but another one: here a sentence with a wrong word is wrong.",
+            "You counted words. That is a fair measure too, but another one: here a sentence with a wrong word is "
+            "wrong.",
+            FALLS,
+        ),
+        Misconception(
+            "all sentences of a length together",
+            _all_or_nothing,
+            "Your numbers are all 0 or 1: either you asked whether all sentences of a length are right (.all() without dim=1), or "
+            "// cut the fractions off. One answer for each sentence, and then their share.",
+            FALLS,
+        ),
+        Misconception(
+            "order of appearance",
+            _as_they_come,
+            "The shares are right, in the order in which the lengths turn up. They should stand in order: length 1 "
+            "first.",
+            FALLS,
+        ),
+        Misconception(
+            "percent",
+            lambda said, meant, lengths: 100 * _grouped(_whole_rows)(said, meant, lengths),
+            "Right, in percent. A share goes from 0 to 1.",
+            FALLS,
+        ),
+        Misconception(
+            "mean of True and False",
+            _mean_of_booleans,
+            "torch takes no mean of True and False: make numbers of them first, .float().mean().",
             FALLS,
         ),
         Misconception(
@@ -1003,7 +1247,8 @@ ACCURACY = Exercise(
         Misconception(
             "up to this length",
             _shares(lambda lengths, n: lengths <= n),
-            "These shares are over all sentences up to that length. Long ones would hide behind short ones: lengths == n.",
+            "These shares are over all sentences up to that length. Long ones would hide behind short ones: lengths "
+            "== n.",
             FALLS,
         ),
         Misconception(
@@ -1058,7 +1303,7 @@ def gradient_by_word(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor
 
 def _gradient_cases(draw: Draw) -> list[Case]:
     def case(check: str, b: int, t: int, e: int, d: int, note: str = "") -> Case:
-        return Case(check, (draw.tensor(b, t, e), *_weights(draw, e, d)), note)
+        return Case(check, (_single(draw, b, t, e), *_weights(draw, e, d)), note)
 
     return [
         case("a sentence of two words", 1, 2, 3, 4),
@@ -1117,6 +1362,31 @@ def _own_state_only(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
     return torch.autograd.grad(states.sum(), x)[0].norm(dim=-1)
 
 
+def _nobody_asked(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Any:
+    return _all_states(x, w_ih, w_hh, b)[:, -1].sum().backward()
+
+
+def _word_by_word(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    words = [word.clone().requires_grad_() for word in x.unbind(1)]
+    h = torch.zeros(len(x), len(w_hh))
+    for word in words:
+        h = rnn_step(word, h, w_ih, w_hh, b)
+    return torch.stack([g.norm(dim=1) for g in torch.autograd.grad(h.sum(), words)], dim=1)
+
+
+def _many_numbers(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Any:
+    return _traced(x, w_ih, w_hh, b)[1][-1].backward()
+
+
+def _from_the_right(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    return _gradients(x.flip(1), w_ih, w_hh, b).flip(1).norm(dim=-1)
+
+
+def _first_sentence(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
+    x, states = _traced(x, w_ih, w_hh, b)
+    return torch.autograd.grad(states[-1][0].sum(), x)[0].norm(dim=-1)
+
+
 def _chain_rule(x: Tensor, w_ih: Tensor, w_hh: Tensor, b: Tensor) -> Tensor:
     """By hand: backwards through tanh and w_hh, word by word."""
     states = _all_states(x, w_ih, w_hh, b)
@@ -1151,19 +1421,59 @@ GRADIENT_BY_WORD = Exercise(
         "backwards.",
         "A copy with .requires_grad_() asks. Then your loop over the words; then .sum() of the last state, and .backward() "
         "(or torch.autograd.grad): the gradient has the shape of x.",
-        "A gradient for a word is a vector of E numbers; its length is .norm(dim=-1), which turns (B, T, E) into (B, T).",
+        "A gradient for a word is a vector of E numbers; its length is .norm(dim=-1), which turns (B, T, E) into (B, "
+        "T).",
     ),
     misconceptions=(
         Misconception(
             "all states pull",
             _from_all_states,
-            "You summed all states, so every word also has a short way. The question is what comes from the last state.",
+            "You summed all states, so every word also has a short way. The question is what comes from the last "
+            "state.",
             FADES,
         ),
         Misconception(
             "mean instead of sum",
             _from_the_mean,
             "You started from the mean of the last state: all gradients are smaller by the number of entries. Sum.",
+            FADES,
+        ),
+        Misconception(
+            "nobody asked for a gradient",
+            _nobody_asked,
+            "No tensor asks for a gradient, so torch has kept nothing to go back along. Make a copy of x with "
+            ".requires_grad_() before you read.",
+            FADES,
+        ),
+        Misconception(
+            "backwards from many numbers",
+            _many_numbers,
+            "A gradient starts from one number. Take .sum() of the last state first.",
+            FADES,
+        ),
+        Misconception(
+            "read from the right",
+            _from_the_right,
+            "You read from the last word to the first, so the last one is far away. Read from left to right.",
+            STEP,
+        ),
+        Misconception(
+            "first sentence alone",
+            _first_sentence,
+            "Only the first sentence gets a gradient here: sum the last states of all sentences.",
+            FADES,
+        ),
+        Misconception(
+            "one number",
+            _measured(lambda g: g.norm()),
+            "This is one number for everything. Return one for each word, (B, T): .norm(dim=-1).",
+            FADES,
+        ),
+        Misconception(
+            "lengths of the states",
+            lambda x, w_ih, w_hh, b: _all_states(x, w_ih, w_hh, b).norm(dim=-1),
+            "These are the lengths of the states. The question is about gradients: what the last state sends back to "
+            "each word.",
             FADES,
         ),
         Misconception(
@@ -1217,7 +1527,8 @@ GRADIENT_BY_WORD = Exercise(
         Misconception(
             "the gradient itself",
             _measured(lambda g: g),
-            "This is the gradient, (B, T, E), and it is right. What is asked for is its length, one number for each word.",
+            "This is the gradient, (B, T, E), and it is right. What is asked for is its length, one number for each "
+            "word.",
             FADES,
         ),
         Misconception(
@@ -1255,6 +1566,7 @@ GRADIENT_BY_WORD = Exercise(
         _measured(lambda g: g.norm(dim=-1)),
         _measured(lambda g: (g * g).sum(dim=-1).sqrt()),
         _chain_rule,
+        _word_by_word,
         lambda x, w_ih, w_hh, b: torch.autograd.functional.vjp(lambda y: _all_states(y, w_ih, w_hh, b)[:, -1].sum(), x)[
             1
         ].norm(dim=-1),
@@ -1296,7 +1608,8 @@ STEPS_BY_HAND = Exercise(
         Misconception(
             "layer after layer",
             lambda: ([[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]], [[1] * 5, [2] * 5]),
-            "You let layer 2 wait until all of layer 1 is done. Its first state only needs the first state below: step 2.",
+            "You let layer 2 wait until all of layer 1 is done. Its first state only needs the first state below: "
+            "step 2.",
             WAIT,
         ),
         Misconception(
@@ -1325,15 +1638,48 @@ STEPS_BY_HAND = Exercise(
             WAIT,
         ),
         Misconception(
+            "one step too late",
+            lambda: ([[1, 2, 3, 4, 5], [3, 4, 5, 6, 7]], [[1] * 5, [2] * 5]),
+            "The first state of layer 2 only needs the first state of layer 1, which is there after step 1: it comes "
+            "at step 2.",
+            WAIT,
+        ),
+        Misconception(
+            "attention's layers at once",
+            lambda: ([[1, 2, 3, 4, 5], [2, 3, 4, 5, 6]], [[1] * 5, [1] * 5]),
+            "The RNN is right. With attention too, layer 2 reads layer 1 and has to wait for it.",
+            WAIT,
+        ),
+        Misconception(
+            "attention first",
+            lambda: ([[1] * 5, [2] * 5], [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6]]),
+            "Both tables are right, in the other order: first the RNN, then attention.",
+            WAIT,
+        ),
+        Misconception(
+            "upper layer first",
+            lambda: ([[2, 3, 4, 5, 6], [1, 2, 3, 4, 5]], [[2] * 5, [1] * 5]),
+            "All numbers are right, and the layers stand as in a drawing. Return layer 1 first, then layer 2.",
+            WAIT,
+        ),
+        Misconception(
+            "flat tables",
+            lambda: ([1, 2, 3, 4, 5, 2, 3, 4, 5, 6], [1] * 5 + [2] * 5),
+            "All numbers are right. Each table is a list of two lists: layer 1, and layer 2.",
+            WAIT,
+        ),
+        Misconception(
             "attention waits too",
             lambda: ([[1, 2, 3, 4, 5], [2, 3, 4, 5, 6]], [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6]]),
-            "The RNN is right. With attention nobody waits for a neighbour of the same layer: a whole layer is one step.",
+            "The RNN is right. With attention nobody waits for a neighbour of the same layer: a whole layer is one "
+            "step.",
             WAIT,
         ),
         Misconception(
             "attention after the whole layer",
             lambda: ([[1, 2, 3, 4, 5], [2, 3, 4, 5, 6]], [[1] * 5, [6] * 5]),
-            "The RNN is right. A layer of attention is done after one step, for all words, so layer 2 is done after two.",
+            "The RNN is right. A layer of attention is done after one step, for all words, so layer 2 is done after "
+            "two.",
             WAIT,
         ),
     ),
@@ -1413,7 +1759,8 @@ TWO_COUNTS = Exercise(
     hints=(
         "RNN and attention need no arithmetic. For windows, ask: how many words has the best-informed state seen after one "
         "layer? After two?",
-        "After one layer `window` words, and with every further layer window − 1 more: l layers see l · (window − 1) + 1.",
+        "After one layer `window` words, and with every further layer window − 1 more: l layers see l · (window − 1) "
+        "+ 1.",
         "So l · (window − 1) must be at least length − 1: divide, and round up. A single word would give 0 layers; it "
         "needs one.",
     ),
@@ -1464,6 +1811,25 @@ TWO_COUNTS = Exercise(
             CHEF,
         ),
         Misconception(
+            "first layer not counted",
+            _with_window(lambda n, w: max(0, math.ceil((n - w) / (w - 1)))),
+            "Nearly: you counted the layers after the first. The first one, which shows `window` words, counts too.",
+            CHEF,
+        ),
+        Misconception(
+            "windows that see everything",
+            _with_window(lambda n, w: 1),
+            "One layer shows a state only `window` words. For longer sentences it takes more layers.",
+            CHEF,
+        ),
+        Misconception(
+            "logarithm",
+            _with_window(lambda n, w: max(1, math.ceil(math.log(n, w)))),
+            "A logarithm would be right if every layer saw `window` times as many words. Here each further layer "
+            "adds window − 1.",
+            CHEF,
+        ),
+        Misconception(
             "one side of the window",
             _with_window(lambda n, w: max(1, math.ceil((n - 1) / (w // 2)))),
             "That many layers pass until the *last* word's own state knows the first. In between the two meet earlier: a "
@@ -1473,7 +1839,8 @@ TWO_COUNTS = Exercise(
         Misconception(
             "layers counted as steps",
             lambda n, w: [[n, n], [_layers(n, w), _layers(n, w)], [1, 1]],
-            "The distances are right. The first count is for one layer, and all windows of a layer are read at once: 1.",
+            "The distances are right. The first count is for one layer, and all windows of a layer are read at once: "
+            "1.",
             WAIT,
         ),
         Misconception(
@@ -1503,19 +1870,39 @@ TWO_COUNTS = Exercise(
         Misconception(
             "an RNN that sees all at once",
             _with_rows(rnn=lambda n: [n, 1]),
-            "In an RNN the first word is handed on from state to state, all along the sentence: its distance is the length.",
+            "In an RNN the first word is handed on from state to state, all along the sentence: its distance is the "
+            "length.",
             CHEF,
         ),
         Misconception(
             "between first and last",
             _with_rows(rnn=lambda n: [n, n - 1]),
-            "Nearly: for the RNN you counted the steps after the first word. Its own step is included here: the length.",
+            "Nearly: for the RNN you counted the steps after the first word. Its own step is included here: the "
+            "length.",
             CHEF,
         ),
         Misconception(
             "attention word by word",
             _with_rows(attention=lambda n: [n, 1]),
             "With attention no word of a layer waits for another: all are computed at once, in 1 step.",
+            WAIT,
+        ),
+        Misconception(
+            "attention without a step",
+            _with_rows(attention=lambda n: [1, 0]),
+            "Nearly: with attention two words meet in one layer, and that layer counts: 1.",
+            CHEF,
+        ),
+        Misconception(
+            "roads the other way round",
+            lambda n, w: two_counts(n, w)[::-1],
+            "All counts are right, and the roads stand the other way round: RNN, window, attention.",
+            WAIT,
+        ),
+        Misconception(
+            "one flat list",
+            lambda n, w: [count for pair in two_counts(n, w) for count in pair],
+            "All counts are right, in one list. Return three pairs.",
             WAIT,
         ),
         Misconception(

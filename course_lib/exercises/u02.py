@@ -29,7 +29,7 @@ def weights_and_context() -> Any:
     """The three weights and the context vector, worked out with pencil and paper.
 
     Scores: e = [0, ln 2, ln 5]. Encoder states: h_1 = [8, 0], h_2 = [0, 8], h_3 = [8, 8].
-    Return two lists: the three weights, and the two numbers of the context.
+    Return two lists: the three weights, and the two numbers of the context. Fractions such as 1/3 keep all digits.
     """
     return [1 / 8, 2 / 8, 5 / 8], [6, 7]
 
@@ -45,7 +45,8 @@ BY_HAND = Exercise(
     hints=(
         "Softmax: the exponential of each score, divided by the sum of all three exponentials.",
         "exp(0) = 1, exp(ln 2) = 2, exp(ln 5) = 5, and their sum is 8.",
-        "The context is 1/8 of h_1, plus 2/8 of h_2, plus 5/8 of h_3. Every state has an 8 in it: nothing is left over.",
+        "The context is 1/8 of h_1, plus 2/8 of h_2, plus 5/8 of h_3. Every state has an 8 in it: nothing is left "
+        "over.",
     ),
     misconceptions=(
         Misconception(
@@ -81,7 +82,39 @@ BY_HAND = Exercise(
         Misconception(
             "plain sum of the states",
             lambda: ([1 / 8, 2 / 8, 5 / 8], [16, 16]),
-            "The weights are right. The context is the sum of the states, each times its weight, not of the bare states.",
+            "The weights are right. The context is the sum of the states, each times its weight, not of the bare "
+            "states.",
+            SEARCH,
+        ),
+        Misconception(
+            "exponentials as weights of the context",
+            lambda: ([1 / 8, 2 / 8, 5 / 8], [48, 56]),
+            "The weights are right, and the context does not use them: you multiplied by the exponentials 1, 2 and 5.",
+            SEARCH,
+        ),
+        Misconception(
+            "context the other way round",
+            lambda: ([1 / 8, 2 / 8, 5 / 8], [7, 6]),
+            "The weights are right, and the context has its two numbers the wrong way round: h_1 = [8, 0] has its 8 "
+            "first.",
+            SEARCH,
+        ),
+        Misconception(
+            "no sum over the states",
+            lambda: ([1 / 8, 2 / 8, 5 / 8], [1, 2, 5]),
+            "The weights are right. The context is one vector, as wide as a state: add up the three weighted states.",
+            SEARCH,
+        ),
+        Misconception(
+            "percentages",
+            lambda: ([12.5, 25, 62.5], [6, 7]),
+            "Right, in percent. Weights sum to 1, not to 100.",
+            SEARCH,
+        ),
+        Misconception(
+            "rounded",
+            lambda: ([0.13, 0.25, 0.63], [6, 7]),
+            "Right, but rounded: these weights no longer sum to 1. Write 1/8 and let Python divide.",
             SEARCH,
         ),
         Misconception(
@@ -116,7 +149,7 @@ def _additive_cases(draw: Draw) -> list[Case]:
         return Case(check, (*tensors, draw.tensor(n, f), draw.tensor(m, f), draw.tensor(f)), note, gradient=True)
 
     return [
-        case("two sentences of two words", 2, 2, 3, 3, 5, "sizes that hide a mix-up"),
+        case("two sentences of two words", 2, 2, 3, 3, 3, "sizes that hide a mix-up"),
         case("any sizes", 2, 4, 3, 5, 6),
         case("any sizes", 5, 3, 4, 2, 6, "more sentences than words"),
         case("any sizes", 1, 1, 2, 3, 4, "one sentence of one word"),
@@ -216,7 +249,8 @@ ADDITIVE_SCORES = Exercise(
         Misconception(
             "multiplied",
             lambda s, h, w_s, w_h, v: torch.tanh((s @ w_s)[:, None] * (h @ w_h)) @ v,
-            "You multiplied state and word. That is another kind of score; this one is called additive: they are added.",
+            "You multiplied state and word. That is another kind of score; this one is called additive: they are "
+            "added.",
             SCORE,
         ),
         Misconception(
@@ -239,9 +273,54 @@ ADDITIVE_SCORES = Exercise(
             SCORE,
         ),
         Misconception(
+            "matrices transposed",
+            lambda s, h, w_s, w_h, v: torch.tanh((s @ w_s.T)[:, None] + h @ w_h.T) @ v,
+            "The matrices are transposed: w_state is (N, F) already, so state @ w_state leads from N numbers to F.",
+            SCORE,
+        ),
+        Misconception(
+            "the words forgotten",
+            lambda s, h, w_s, w_h, v: torch.tanh((s @ w_s)[:, None] + 0 * (h @ w_h)) @ v,
+            "The words are not used: all words of a sentence get the same score.",
+            SCORE,
+        ),
+        Misconception(
+            "tanh of the state alone",
+            lambda s, h, w_s, w_h, v: (torch.tanh(s @ w_s)[:, None] + h @ w_h) @ v,
+            "Only the state goes through the tanh, and the words are added after it. Add first: inside the tanh they "
+            "meet.",
+            SCORE,
+        ),
+        Misconception(
+            "averaged",
+            lambda s, h, w_s, w_h, v: (torch.tanh(_sum_inside(s, h, w_s, w_h)) * v).mean(dim=-1),
+            "You took the mean over the hidden layer. vᵀ times a vector is a sum of products, and nothing divides it.",
+            SCORE,
+        ),
+        Misconception(
+            "summed over the words",
+            lambda s, h, w_s, w_h, v: (torch.tanh(_sum_inside(s, h, w_s, w_h)) * v).sum(dim=1),
+            "You summed over the words. Each word keeps a score of its own: sum over the hidden layer, the last axis.",
+            SCORE,
+        ),
+        Misconception(
+            "squeezed too much",
+            lambda s, h, w_s, w_h, v: (torch.tanh(_sum_inside(s, h, w_s, w_h)) @ v[:, None]).squeeze(),
+            "Right, until there is one sentence or one word: squeeze() drops every axis of length 1. Say which: "
+            "squeeze(-1).",
+            SCORE,
+        ),
+        Misconception(
+            "one long row",
+            lambda s, h, w_s, w_h, v: (torch.tanh(_sum_inside(s, h, w_s, w_h)) @ v).flatten(),
+            "The numbers are right, in one long row. Give them the shape (B, S): one row for each sentence.",
+            SCORE,
+        ),
+        Misconception(
             "glued in the other order",
             _glued_wrongly,
-            "You glued [h; s] and the matrices as [W_s; W_h], so each meets the other's matrix. Same order on both sides.",
+            "You glued [h; s] and the matrices as [W_s; W_h], so each meets the other's matrix. Same order on both "
+            "sides.",
             SCORE,
         ),
         Misconception(
@@ -259,7 +338,8 @@ ADDITIVE_SCORES = Exercise(
         Misconception(
             "an axis too many in the middle",
             lambda s, h, w_s, w_h, v: (torch.tanh(_sum_inside(s, h, w_s, w_h)) @ v)[:, None],
-            "The numbers are right, in the shape (B, 1, S): there is one state for each sentence, so no axis for states.",
+            "The numbers are right, in the shape (B, 1, S): there is one state for each sentence, so no axis for "
+            "states.",
             SCORE,
         ),
         Misconception(
@@ -332,14 +412,16 @@ def _weight_cases(draw: Draw) -> list[Case]:
         "scores in the thousands",
         "a sentence without words gets zeros",
     )
-    high, high_mask = scores(3, 4, 2, width=5, size=20.0)
+    high, high_mask = scores(3, 4, 2, width=5)
+    apart = torch.tensor([[3000.0], [-3000.0], [0.0]], dtype=high.dtype)
     return [
-        Case(words, scores(2, 1, width=3)),
+        Case(words, scores(3, 1, width=3)),
         Case(words, scores(3, 5, 2, width=5), "one sentence has no padding"),
         Case(words, scores(4, 4, 4, width=4), "nobody has padding"),
         Case("the gradient flows back", scores(4, 2, 3, width=5), gradient=True),
         Case(large, (high + 3000, high_mask), "above 2900"),
         Case(large, (high - 3000, high_mask), "below −2900"),
+        Case(large, (high + apart, high_mask), "one sentence high, one low"),
         Case(empty, scores(0, 2, width=3), "the first sentence is all padding"),
         Case(empty, scores(3, 0, 4, width=4), "the second sentence is all padding: gradient too", gradient=True),
     ]
@@ -372,10 +454,25 @@ def _no_exp(scores: Tensor, mask: Tensor) -> Tensor:
     return scores * mask / (scores * mask).sum(dim=-1, keepdim=True)
 
 
+def _whole_batch_max(scores: Tensor, mask: Tensor) -> Tensor:
+    exps = (scores - scores.max()).exp() * mask
+    return exps / exps.sum(dim=-1, keepdim=True)
+
+
+def _keepdim_forgotten(scores: Tensor, mask: Tensor) -> Tensor:
+    exps = scores.exp() * mask
+    return exps / exps.sum(dim=-1)
+
+
 def _renormalised(scores: Tensor, mask: Tensor) -> Tensor:
     weights = torch.softmax(scores, dim=-1) * mask
     total = weights.sum(dim=-1, keepdim=True)
     return weights / torch.where(mask.any(dim=-1, keepdim=True), total, torch.ones_like(total))
+
+
+def _guarded(scores: Tensor, mask: Tensor) -> Tensor:
+    weights = torch.softmax(scores, dim=-1) * mask
+    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)
 
 
 def _row_by_row(scores: Tensor, mask: Tensor) -> Tensor:
@@ -498,6 +595,54 @@ ATTENTION_WEIGHTS = Exercise(
             WORDS,
         ),
         Misconception(
+            "the largest score of the batch",
+            _whole_batch_max,
+            "You subtracted the largest score of the whole batch. Where another sentence scores much higher, exp leaves "
+            "nothing of this one, and 0 / 0 is NaN. Each row has a maximum of its own.",
+            WORDS,
+        ),
+        Misconception(
+            "not low enough",
+            lambda scores, mask: torch.softmax(_filled(scores, mask, -100.0), dim=-1),
+            "The score that you give to padding is not low enough: words that score lower still lose against it. "
+            "Take −∞, or the lowest number there is.",
+            MASK,
+        ),
+        Misconception(
+            "not low enough, then cleared",
+            lambda scores, mask: torch.softmax(_filled(scores, mask, -100.0), dim=-1) * mask,
+            "The score that you give to padding is not low enough: words that score lower still lose against it, and "
+            "clearing padding afterwards leaves nothing. Take −∞, or the lowest number there is.",
+            MASK,
+        ),
+        Misconception(
+            "zero times infinity",
+            lambda scores, mask: torch.softmax(scores + ~mask * -math.inf, dim=-1),
+            "0 · ∞ is NaN, so a mask cannot be multiplied by −∞. scores.masked_fill(~mask, -math.inf) puts it where it "
+            "belongs.",
+            MASK,
+        ),
+        Misconception(
+            "each word by itself",
+            lambda scores, mask: torch.sigmoid(scores) * mask,
+            "A sigmoid looks at each word by itself, so the weights need not sum to 1. Softmax shares one unit among "
+            "them.",
+            WORDS,
+        ),
+        Misconception(
+            "not instead of ~",
+            lambda scores, mask: torch.softmax(scores.masked_fill(not mask, -math.inf), dim=-1),
+            "`not mask` asks whether the whole mask is true, which torch refuses to say. ~mask turns every entry "
+            "round.",
+            MASK,
+        ),
+        Misconception(
+            "sum without its axis",
+            _keepdim_forgotten,
+            "The sum has lost its axis: (B, S) / (B,) does not line up. sum(dim=-1, keepdim=True) keeps it, as (B, 1).",
+            WORDS,
+        ),
+        Misconception(
             "NaN where there is no word",
             lambda scores, mask: torch.softmax(_filled(scores, mask, -math.inf), dim=-1),
             "All is right but for a sentence without words: there, softmax divides 0 by 0, and NaN would spread through "
@@ -545,6 +690,7 @@ ATTENTION_WEIGHTS = Exercise(
         # masked_fill stops the gradient at the row that became NaN, so here it does not get through
         lambda scores, mask: torch.softmax(_filled(scores, mask, -math.inf), dim=-1).nan_to_num(0.0),
         _renormalised,
+        _guarded,
         _row_by_row,
         _shifted_exp,
         lambda scores, mask: torch.where(mask, torch.softmax(torch.where(mask, scores, -1e12), dim=1), 0.0),
@@ -577,6 +723,7 @@ def _context_cases(draw: Draw) -> list[Case]:
         case("all sizes alike", 2, 2, 2, "where a wrong axis has the right shape"),
         case("one context for each sentence", 2, 3, 4),
         case("one context for each sentence", 4, 5, 2, "more sentences"),
+        case("one context for each sentence", 1, 2, 3, "one sentence"),
         Case(
             "weights are taken as they come",
             (empty, draw.tensor(3, 2, 5)),
@@ -650,7 +797,8 @@ CONTEXT = Exercise(
         Misconception(
             "softmax once more",
             lambda weights, source: (torch.softmax(weights, dim=-1)[:, :, None] * source).sum(dim=1),
-            "You took the softmax of the weights. They have been through it already: a second one makes them nearly equal.",
+            "You took the softmax of the weights. They have been through it already: a second one makes them nearly "
+            "equal.",
             WORDS,
         ),
         Misconception(
@@ -663,7 +811,40 @@ CONTEXT = Exercise(
         Misconception(
             "an axis too many",
             lambda weights, source: weights[:, None] @ source,
-            "The numbers are right, in the shape (B, 1, D). There is one context for each sentence: drop the middle axis.",
+            "The numbers are right, in the shape (B, 1, D). There is one context for each sentence: drop the middle "
+            "axis.",
+            SEARCH,
+        ),
+        Misconception(
+            "everybody's weights, sentences behind",
+            lambda weights, source: torch.tensordot(weights, source, dims=([1], [1])),
+            "This is (B, B, D): every sentence is read with the weights of all sentences. Each keeps to itself.",
+            SEARCH,
+        ),
+        Misconception(
+            "the first sentence's weights",
+            lambda weights, source: weights[0] @ source,
+            "All sentences are read with the weights of the first one. Each sentence has its own.",
+            SEARCH,
+        ),
+        Misconception(
+            "squeezed too much",
+            lambda weights, source: (weights[:, None] @ source).squeeze(),
+            "Right, until there is one sentence only: squeeze() drops every axis of length 1. Say which: squeeze(1).",
+            SEARCH,
+        ),
+        Misconception(
+            "weights for features",
+            lambda weights, source: (source @ weights[:, :, None])[..., 0],
+            "source @ weights multiplies the weights with the numbers of one state. A weight belongs to a whole word: "
+            "(B, 1, S) @ (B, S, D).",
+            SEARCH,
+        ),
+        Misconception(
+            "changes the states in place",
+            lambda weights, source: source.mul_(weights[:, :, None]).sum(dim=1),
+            "*= and mul_ change your caller's states in place, and torch refuses that where gradients are wanted. "
+            "weights[:, :, None] * source makes a new tensor.",
             SEARCH,
         ),
         Misconception(
@@ -785,6 +966,25 @@ def _unmasked(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) 
     return context(weights, source), weights
 
 
+def _cleared_after(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
+    weights = torch.softmax(_scores_in(self, state, source), dim=-1) * mask
+    return context(weights, source), weights
+
+
+def _scored_zero(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
+    weights = torch.softmax(_scores_in(self, state, source) * mask, dim=-1)
+    return context(weights, source), weights
+
+
+def _over_sentences(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
+    weights = torch.softmax(_scores_in(self, state, source).masked_fill(~mask, -1e9), dim=0)
+    return context(weights, source), weights
+
+
+def _scores_returned(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
+    return context(_weights_in(self, state, source, mask), source), _scores_in(self, state, source)
+
+
 def _upside_down(self: AttentionStep, state: Tensor, source: Tensor, mask: Tensor) -> Any:
     weights = _weights_in(self, state, source, ~mask)
     return context(weights, source), weights
@@ -844,6 +1044,17 @@ class _Layers(nn.Module):
         return context(weights, source), weights
 
 
+class _Column(AttentionStep):
+    def __init__(self, d_state: int, d_source: int, d_hidden: int):
+        super().__init__(d_state, d_source, d_hidden)
+        self.v = nn.Parameter(torch.randn(d_hidden, 1))
+
+
+class _Crossed(AttentionStep):
+    def __init__(self, d_state: int, d_source: int, d_hidden: int):
+        super().__init__(d_source, d_state, d_hidden)
+
+
 class _NoSuper(nn.Module):
     def __init__(self, d_state: int, d_source: int, d_hidden: int):
         self.w_state = nn.Parameter(torch.randn(d_state, d_hidden))
@@ -879,7 +1090,8 @@ ATTENTION_STEP = Exercise(
     checks=(Check("context and weights", 2), Check("padding is not read", 2)),
     cases=_step_cases,
     hints=(
-        "A module makes its parameters in __init__ and uses them in forward. What is missing between your three functions?",
+        "A module makes its parameters in __init__ and uses them in forward. What is missing between your three "
+        "functions?",
         "__init__ begins with super().__init__(). Then self.v = nn.Parameter(torch.randn(d_hidden)), and the two "
         "matrices likewise, with the shapes of the docstring.",
         "forward is three lines: scores from additive_scores with self.w_state, self.w_source and self.v; weights from "
@@ -889,8 +1101,8 @@ ATTENTION_STEP = Exercise(
         Misconception(
             "no parameters",
             _PlainTensors,
-            "These are plain tensors: torch does not find them, so no optimizer will ever train them. Wrap each in "
-            "nn.Parameter(...).",
+            "torch finds no parameters in your module, so no optimizer will ever train them. Each is an attribute of its "
+            "own, self.v = nn.Parameter(...): a plain tensor is not found, and neither is what a list holds.",
             SCORE,
         ),
         Misconception(
@@ -911,6 +1123,18 @@ ATTENTION_STEP = Exercise(
             _Transposed,
             "Your matrices are (d_hidden, width). In this course states are rows and stand left of the matrix: "
             "(width, d_hidden).",
+            SCORE,
+        ),
+        Misconception(
+            "v as a column",
+            _Column,
+            "Your v is a column, (d_hidden, 1). Here it is a vector, (d_hidden,), so that (B, S, F) @ v is (B, S).",
+            SCORE,
+        ),
+        Misconception(
+            "widths crossed",
+            _Crossed,
+            "The widths are crossed: w_state has d_state rows, and w_source has d_source.",
             SCORE,
         ),
         Misconception(
@@ -936,6 +1160,31 @@ ATTENTION_STEP = Exercise(
             _module(_unmasked),
             "The mask is not used: padded words are read like any other.",
             MASK,
+        ),
+        Misconception(
+            "masked after the softmax only",
+            _module(_cleared_after),
+            "You cleared padding after the softmax, so the weights of real words sum to less than 1. Mask the scores.",
+            MASK,
+        ),
+        Misconception(
+            "padding scores 0",
+            _module(_scored_zero),
+            "You set the scores of padding to 0, and exp(0) = 1: padding still takes its share. Its score must be −∞.",
+            MASK,
+        ),
+        Misconception(
+            "over the sentences",
+            _module(_over_sentences),
+            "This softmax runs over the sentences of the batch: they compete with each other. It runs over the words.",
+            WORDS,
+        ),
+        Misconception(
+            "scores instead of weights",
+            _module(_scores_returned),
+            "The context is right. The second thing to return are the weights, after the softmax; yours are the "
+            "scores.",
+            WORDS,
         ),
         Misconception(
             "mask the wrong way round",
@@ -1001,6 +1250,7 @@ def _product_cases(draw: Draw) -> list[Case]:
     return [
         case("dot: without a matrix", 2, 2, 3, note="as many sentences as words"),
         case("dot: without a matrix", 3, 4, 5),
+        case("dot: without a matrix", 1, 3, 2, note="one sentence"),
         case("general: with a square matrix", 2, 2, 3, 3),
         case("general: with a matrix", 3, 4, 2, 5, "states of different widths"),
         case("general: with a matrix", 4, 2, 6, 3),
@@ -1049,7 +1299,8 @@ MULTIPLICATIVE_SCORES = Exercise(
     cases=_product_cases,
     hints=(
         "Start with dot: for each sentence, its state with each of its words. A sum of products over the features.",
-        "state[:, None, :] * source is (B, S, M); sum over the last axis. With a matrix, the state goes through it first.",
+        "state[:, None, :] * source is (B, S, M); sum over the last axis. With a matrix, the state goes through it "
+        "first.",
         "sᵀ W is state @ w, of shape (B, M). From there on it is the dot score: only the first line knows about w.",
     ),
     misconceptions=(
@@ -1114,7 +1365,8 @@ MULTIPLICATIVE_SCORES = Exercise(
         Misconception(
             "summed over the words",
             lambda state, source, w=None: (_by_product(state, w)[:, None] * source).sum(dim=1),
-            "You summed over the words. A dot product sums over the features, the last axis, and leaves one number a word.",
+            "You summed over the words. A dot product sums over the features, the last axis, and leaves one number a "
+            "word.",
             PRODUCT,
         ),
         Misconception(
@@ -1130,6 +1382,37 @@ MULTIPLICATIVE_SCORES = Exercise(
             PRODUCT,
         ),
         Misconception(
+            "squeezed too much",
+            lambda state, source, w=None: (source @ _by_product(state, w)[:, :, None]).squeeze(),
+            "Right, until there is one sentence only: squeeze() drops every axis of length 1. Say which: squeeze(-1).",
+            PRODUCT,
+        ),
+        Misconception(
+            "everybody asks with the first state",
+            lambda state, source, w=None: source @ _by_product(state, w)[0],
+            "All sentences are scored with the state of the first one. Each sentence has its own.",
+            PRODUCT,
+        ),
+        Misconception(
+            "averaged",
+            lambda state, source, w=None: (_by_product(state, w)[:, None] * source).mean(dim=-1),
+            "You took the mean over the features. A dot product is the sum of the products.",
+            PRODUCT,
+        ),
+        Misconception(
+            "distance",
+            lambda state, source, w=None: -(_by_product(state, w)[:, None] - source).pow(2).sum(dim=-1),
+            "You measured how far apart the two vectors are. That is another score; here they are multiplied and "
+            "summed.",
+            PRODUCT,
+        ),
+        Misconception(
+            "added",
+            lambda state, source, w=None: torch.tanh(_by_product(state, w)[:, None] + source).sum(dim=-1),
+            "State and word are added here, as in the additive score. This one is a product.",
+            PRODUCT,
+        ),
+        Misconception(
             "cosine",
             lambda state, source, w=None: torch.cosine_similarity(_by_product(state, w)[:, None], source, dim=-1),
             "You divided by the lengths of both vectors: that is the cosine. A dot product keeps the lengths.",
@@ -1138,13 +1421,15 @@ MULTIPLICATIVE_SCORES = Exercise(
         Misconception(
             "scaled",
             lambda state, source, w=None: _dot(_by_product(state, w), source) / source.shape[-1] ** 0.5,
-            "You divided by √d. That is right for the Transformer, and it is unit 05: here the products stay as they are.",
+            "You divided by √d. That is right for the Transformer, and it is unit 05: here the products stay as they "
+            "are.",
             PRODUCT,
         ),
         Misconception(
             "tanh",
             lambda state, source, w=None: torch.tanh(_dot(_by_product(state, w), source)),
-            "There is a tanh around the product. That belongs to the additive score; here nothing comes after the product.",
+            "There is a tanh around the product. That belongs to the additive score; here nothing comes after the "
+            "product.",
             PRODUCT,
         ),
         Misconception(
@@ -1226,6 +1511,30 @@ ALIGNMENT = Exercise(
             ALIGN,
         ),
         Misconception(
+            "und left out",
+            lambda: (["two", "hundred", "four", "thirty"], [True, False]),
+            "Nearly: there is a word for each of the five rows. “und” has no partner, and still reads something.",
+            ALIGN,
+        ),
+        Misconception(
+            "und translated",
+            lambda: (["two", "hundred", "four", "and", "thirty"], [True, False]),
+            "Nearly: “and” is no word of the source. Which column has the largest number in the row of “und”?",
+            ALIGN,
+        ),
+        Misconception(
+            "the German words",
+            lambda: (["zwei", "hundert", "vier", "und", "dreißig"], [True, False]),
+            "These are the words that are written. The question is what each of them reads: a word of the source.",
+            ALIGN,
+        ),
+        Misconception(
+            "one list",
+            lambda: ["two", "hundred", "four", "four", "thirty", True, False],
+            "All right, in one list. Return two: the five words, and the two answers.",
+            ALIGN,
+        ),
+        Misconception(
             "nothing crosses",
             lambda: (["two", "hundred", "four", "four", "thirty"], [False, False]),
             "The words are right. German reads “four” and goes back to “thirty” after it: that is a crossing.",
@@ -1275,7 +1584,8 @@ ONE_OR_TWO = Exercise(
     hints=(
         "For each line ask twice: who asks? And who is read?",
         "If both belong to one and the same sequence, it is self-attention: one source. Otherwise two.",
-        "Captions and pictures, questions and documents are different sequences. What a decoder wrote itself is its own.",
+        "Captions and pictures, questions and documents are different sequences. What a decoder wrote itself is its "
+        "own.",
     ),
     misconceptions=(
         Misconception(
@@ -1294,6 +1604,31 @@ ONE_OR_TWO = Exercise(
             "decoder means two",
             lambda: [2, 1, 2, 2, 2],
             "Look at line 4 again: a decoder is at work, but what it reads is its own sentence. That is one source.",
+            SOURCES,
+        ),
+        Misconception(
+            "always one",
+            lambda: [1, 1, 1, 1, 1],
+            "One source means that a sequence reads itself. Does the German decoder write the English sentence?",
+            SOURCES,
+        ),
+        Misconception(
+            "a caption is its picture",
+            lambda: [2, 1, 1, 1, 2],
+            "Look at line 3 again: a caption is a row of words, its picture a set of regions. Those are two sources.",
+            SOURCES,
+        ),
+        Misconception(
+            "question and document as one",
+            lambda: [2, 1, 2, 1, 1],
+            "Look at line 5 again: who asks is the question, who is read is the document. Those are two sources.",
+            SOURCES,
+        ),
+        Misconception(
+            "the translator as one",
+            lambda: [1, 1, 2, 1, 2],
+            "Look at line 1 again: both belong to one network, but the states asked with and those read come from two "
+            "sentences.",
             SOURCES,
         ),
         Misconception(

@@ -70,19 +70,22 @@ SCORES_OF_TOKEN_2 = Exercise(
         Misconception(
             "the diagonal",
             lambda: [2, 8, 4],
-            "You compared each token with itself. Token 2 is compared with every token: its row stays, the other changes.",
+            "You compared each token with itself. Token 2 is compared with every token: its row stays, the other "
+            "changes.",
             SIMILAR,
         ),
         Misconception(
             "token 1's scores",
             lambda: [2, 0, 2],
-            "These are the scores of token 1. Token 2 is the second row of X, [0, 2, 0, 2]: we count from 1 in the text.",
+            "These are the scores of token 1. Token 2 is the second row of X, [0, 2, 0, 2]: we count from 1 in the "
+            "text.",
             SIMILAR,
         ),
         Misconception(
             "token 3's scores",
             lambda: [2, 4, 4],
-            "These are the scores of token 3. Token 2 is the second row of X, [0, 2, 0, 2]: we count from 1 in the text.",
+            "These are the scores of token 3. Token 2 is the second row of X, [0, 2, 0, 2]: we count from 1 in the "
+            "text.",
             SIMILAR,
         ),
         Misconception(
@@ -101,6 +104,18 @@ SCORES_OF_TOKEN_2 = Exercise(
             "scaled",
             lambda: [0, 4, 2],
             "You halved the scores, as dividing by √4 does. That comes in unit 05: here they are bare dot products.",
+            SIMILAR,
+        ),
+        Misconception(
+            "not added up",
+            lambda: [[0, 0, 0, 0], [0, 4, 0, 4], [0, 2, 0, 2]],
+            "You multiplied place by place. Add up the four products of each pair: a score is one number.",
+            SIMILAR,
+        ),
+        Misconception(
+            "the row itself",
+            lambda: [0, 2, 0, 2],
+            "This is token 2 itself. Its scores are dot products with tokens 1, 2 and 3: three numbers.",
             SIMILAR,
         ),
         Misconception(
@@ -173,6 +188,16 @@ def _past_only(x: Array) -> Array:
     return np.array([softmax(x[: i + 1] @ x[i]) @ x[: i + 1] for i in range(len(x))])
 
 
+def _return_in_the_loop(x: Array) -> Array:
+    y = np.zeros(x.shape)
+    y[0] = softmax(x @ x[0]) @ x
+    return y
+
+
+def _last_term(x: Array) -> Array:
+    return _weights(x)[:, -1:] * x[-1]
+
+
 def _zeros_and_indices(x: Array) -> Array:
     y = np.zeros(x.shape)
     for i in range(len(x)):
@@ -203,9 +228,11 @@ LOOPS = Exercise(
     ),
     cases=_loop_cases,
     hints=(
-        "Begin with one token, x[0]: its dot products with all tokens, softmax of these, the weighted sum. Then a loop.",
+        "Begin with one token, x[0]: its dot products with all tokens, softmax of these, the weighted sum. Then a "
+        "loop.",
         "For token i: scores = [x[i] @ x[j] for every j], weights = softmax(scores), a list as long as the sentence.",
-        "y[i] is weights[0] * x[0] + weights[1] * x[1] + …; collect the y[i] in a new array: np.zeros(x.shape), or a list.",
+        "y[i] is weights[0] * x[0] + weights[1] * x[1] + …; collect the y[i] in a new array: np.zeros(x.shape), or a "
+        "list.",
     ),
     misconceptions=(
         Misconception(
@@ -263,6 +290,55 @@ LOOPS = Exercise(
             SUM,
         ),
         Misconception(
+            "return inside the loop",
+            _return_in_the_loop,
+            "Only the first token got its new vector. Is the `return` inside the loop? It belongs behind it.",
+            SAME,
+        ),
+        Misconception(
+            "only the last term",
+            _last_term,
+            "Each row keeps only its last term: `=` replaces what was there. A sum needs `+=`.",
+            SUM,
+        ),
+        Misconception(
+            "the last token's vector",
+            lambda x: softmax(x @ x[-1]) @ x,
+            "This is the new vector of the last token alone. Collect those of all tokens, in a list or an array.",
+            SAME,
+        ),
+        Misconception(
+            "last token left out",
+            lambda x: softmax(x @ x[:-1].T) @ x[:-1],
+            "The last token is read by nobody: range(len(x)) already ends before len(x).",
+            SUM,
+        ),
+        Misconception(
+            "its own weight for all",
+            lambda x: np.diag(_weights(x))[:, None] * x.sum(axis=0),
+            "Every x_j is multiplied by the weight that token i gives to itself. Each has its own: w_ij, with the j "
+            "of x_j.",
+            SUM,
+        ),
+        Misconception(
+            "the token itself",
+            lambda x: x.astype(float),
+            "What comes out is what went in: did you sum w_ij x_i? The sum runs over x_j.",
+            SUM,
+        ),
+        Misconception(
+            "softmax of one number",
+            lambda x: np.tile(x.sum(axis=0).astype(float), (len(x), 1)),
+            "Every weight is 1 here: softmax of a single number is 1. It needs all scores of token i at once.",
+            ROWS,
+        ),
+        Misconception(
+            "divided once more",
+            lambda x: _weights(x) @ x / len(x),
+            "You took the mean of the weighted tokens. The weights sum to 1 already: add up, and divide by nothing.",
+            SUM,
+        ),
+        Misconception(
             "plain average",
             lambda x: np.tile(x.mean(axis=0), (len(x), 1)),
             "Every token counts the same here. Its weight should follow its similarity with the token that asks.",
@@ -295,7 +371,8 @@ LOOPS = Exercise(
         Misconception(
             "overflow",
             lambda x: _unsafe_softmax(x @ x.T) @ x,
-            "exp of a large score is infinity, and infinity / infinity is NaN. Use `softmax` from above, which is safe.",
+            "exp of a large score is infinity, and infinity / infinity is NaN. Use `softmax` from above, which is "
+            "safe.",
             ROWS,
         ),
     ),
@@ -334,6 +411,11 @@ def _in_place(x: Array) -> Array:
     y = softmax(x @ x.T) @ x
     x -= x.mean()
     return y
+
+
+def _sum_without_its_axis(x: Array) -> Array:
+    exps = np.exp(x @ x.T - (x @ x.T).max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1) @ x
 
 
 MATRICES = Exercise(
@@ -381,6 +463,56 @@ MATRICES = Exercise(
             ROWS,
         ),
         Misconception(
+            "divided by the sum",
+            lambda x: (x @ x.T) / (x @ x.T).sum(axis=1, keepdims=True) @ x,
+            "You divided the scores by their sum. Scores may be negative or cancel; softmax takes exponentials first.",
+            ROWS,
+        ),
+        Misconception(
+            "softmax last",
+            lambda x: softmax(x @ x.T @ x),
+            "Softmax comes before the weighted sum: it makes weights of the scores, and the outputs stay as they are.",
+            ROWS,
+        ),
+        Misconception(
+            "softmax twice",
+            lambda x: softmax(_weights(x)) @ x,
+            "You took softmax of the weights. They have been through it already: a second one makes them nearly equal.",
+            ROWS,
+        ),
+        Misconception(
+            "sum without its axis",
+            _sum_without_its_axis,
+            "The sums lost their axis, so column j is divided by the sum of row j. keepdims=True keeps them beside "
+            "their rows.",
+            ROWS,
+        ),
+        Misconception(
+            "cosines",
+            lambda x: softmax(_unit(x) @ _unit(x).T) @ x,
+            "You compared directions only (cosines). The score here is the bare dot product, lengths included.",
+            COSINE,
+        ),
+        Misconception(
+            "scores summed",
+            lambda x: _weights(x) @ (x @ x.T),
+            "You summed the scores, by weight. What is summed are the tokens: weights @ x.",
+            SUM,
+        ),
+        Misconception(
+            "tokens on the left",
+            lambda x: x.T @ _weights(x),
+            "xᵀ times the weights lets the tokens stand as columns, and sums over those who ask. Weights left, "
+            "tokens right.",
+            SAME,
+        ),
+        Misconception(
+            "divided once more",
+            lambda x: _weights(x) @ x / len(x),
+            "You divided by the number of tokens. The weights sum to 1 already: nothing is left to divide by.",
+            SUM,
+        ),
+        Misconception(
             "weights returned",
             lambda x: _weights(x),
             "These are the weights, (T, T). One stage is left: the weighted sum of the tokens, (T, D).",
@@ -413,7 +545,8 @@ MATRICES = Exercise(
         Misconception(
             "overflow",
             lambda x: _unsafe_softmax(x @ x.T) @ x,
-            "exp of a large score is infinity, and infinity / infinity is NaN. Use `softmax` from above, which is safe.",
+            "exp of a large score is infinity, and infinity / infinity is NaN. Use `softmax` from above, which is "
+            "safe.",
             ROWS,
         ),
         Misconception(
@@ -487,7 +620,8 @@ ONE_TOKEN_CHANGES = Exercise(
         Misconception(
             "a parameter",
             lambda: [False, True, False, True, True],
-            "There are no parameters here: nothing is learned and nothing is kept. The weights are made of x each time.",
+            "There are no parameters here: nothing is learned and nothing is kept. The weights are made of x each "
+            "time.",
             INPUT,
         ),
         Misconception(
@@ -495,6 +629,37 @@ ONE_TOKEN_CHANGES = Exercise(
             lambda: [False, False, False, False, False],
             "y_1 is a sum over all tokens, and x_3 is one of them: it enters by its weight and by itself.",
             SUM,
+        ),
+        Misconception(
+            "the score too",
+            lambda: [True, True, False, True, False],
+            "Nearly: s_12 = x_1 · x_2 has no x_3 in it, so it stays.",
+            INPUT,
+        ),
+        Misconception(
+            "the sum untouched",
+            lambda: [False, True, False, False, False],
+            "Nearly: y_1 is a sum over all tokens, x_3 included, with weights that change.",
+            SUM,
+        ),
+        Misconception(
+            "the ratio instead of the weight",
+            lambda: [False, False, True, True, False],
+            "It is the other way round: the weight is a share among all, and changes; in the ratio the denominators "
+            "cancel.",
+            INPUT,
+        ),
+        Misconception(
+            "everything",
+            lambda: [True] * 5,
+            "Not everything: look for x_3 in s_12 = x_1 · x_2, and for anything that is learned.",
+            INPUT,
+        ),
+        Misconception(
+            "numbers of those that change",
+            lambda: [2, 4],
+            "Right: the second and the fourth. Write it as five times True or False.",
+            INPUT,
         ),
         Misconception(
             "upside down",
@@ -560,7 +725,8 @@ SHUFFLE_WEIGHTS = Exercise(
     cases=_shuffle_cases,
     hints=(
         "Look at the figure with the words to drag: when a word moves, what moves with it? Two things.",
-        "Entry (p, q) of the new weights: the token in place p attends to the one in place q. Where did these two stand?",
+        "Entry (p, q) of the new weights: the token in place p attends to the one in place q. Where did these two "
+        "stand?",
         "New entry (p, q) is the old entry (order[p], order[q]): first pick the rows in this order, then the columns.",
     ),
     misconceptions=(
@@ -583,9 +749,16 @@ SHUFFLE_WEIGHTS = Exercise(
             SHUFFLE,
         ),
         Misconception(
+            "columns twice",
+            lambda weights, order: weights[:, order][:, order],
+            "weights[:, order][:, order] shuffles the columns a second time. The rows are the first axis: [order].",
+            SHUFFLE,
+        ),
+        Misconception(
             "pairs picked",
             lambda weights, order: weights[order, order],
-            "weights[order, order] picks the pairs (order[p], order[p]), T numbers of the diagonal. Rows first, then columns.",
+            "weights[order, order] picks the pairs (order[p], order[p]), T numbers of the diagonal. Rows first, then "
+            "columns.",
             SHUFFLE,
         ),
         Misconception(
@@ -603,13 +776,15 @@ SHUFFLE_WEIGHTS = Exercise(
         Misconception(
             "rows there, columns back",
             lambda weights, order: weights[order][:, np.argsort(order)],
-            "Rows went one way and columns the other, as in P W P. Both follow the tokens: P W Pᵀ, the same order twice.",
+            "Rows went one way and columns the other, as in P W P. Both follow the tokens: P W Pᵀ, the same order "
+            "twice.",
             SHUFFLE,
         ),
         Misconception(
             "transposed",
             lambda weights, order: weights.T[order][:, order],
-            "Rows and columns are swapped: who attended is now attended to. Weights are not symmetric, only scores are.",
+            "Rows and columns are swapped: who attended is now attended to. Weights are not symmetric, only scores "
+            "are.",
             ROWS,
         ),
         Misconception(
@@ -649,7 +824,7 @@ def is_equivariant(f: Callable[[Array], Array], x: Array, order: Array) -> bool:
 
 
 def _attend(x: Array) -> Array:
-    return softmax(x @ x.T) @ x
+    return softmax(x @ x.T / 2) @ x  # halved: whoever is handed this function is not handed the answer of 03.3
 
 
 def _each_alone(x: Array) -> Array:
@@ -689,7 +864,7 @@ def _equivariance_cases(draw: Draw) -> list[Case]:
     yes_and_no, which, rounding = "what commutes and what does not", "not invariance", "rounding is no difference"
     many = np.roll(np.arange(60), 17)
     return [
-        Case(yes_and_no, (_attend, draw(3, 2), turn), "f is self-attention"),
+        Case(yes_and_no, (_attend, draw(3, 2), turn), "f is a self-attention"),
         Case(yes_and_no, (_running_sum, draw(3, 4), turn), "f is a running sum over the tokens"),
         Case(yes_and_no, (_each_alone, draw(4, 5), np.array([1, 0, 3, 2])), "f treats each token alone"),
         Case(yes_and_no, (_each_alone, draw(5, 3), mixed), "f treats each token alone, another order"),
@@ -698,10 +873,10 @@ def _equivariance_cases(draw: Draw) -> list[Case]:
         ),
         Case(yes_and_no, (_last_to_zero, draw(5, 2), mixed), "f sets the token in the last place to zero"),
         Case(which, (_sorted, draw(5, 2), mixed), "f sorts each column, so order is lost"),
-        Case(which, (_first_minus, draw(5, 4), mixed), "f subtracts the first token from all"),
+        Case(which, (_first_minus, np.sort(draw(5, 4), axis=0), mixed), "f subtracts the first token from all"),
         Case(which, (_place_added, draw(5, 3), mixed), "f adds the number of its place to each token"),
         Case(which, (_everywhere_the_mean, draw(3, 5), turn), "f puts the mean of all tokens in each place"),
-        Case(rounding, (_attend, draw(60, 7, size=2), many), "f is self-attention, sixty tokens"),
+        Case(rounding, (_attend, draw(60, 7, size=2), many), "f is a self-attention, sixty tokens"),
         Case(rounding, (_running_sum, draw(60, 7), many), "f is a running sum, sixty tokens"),
     ]
 
@@ -750,7 +925,8 @@ IS_EQUIVARIANT = Exercise(
         Misconception(
             "sums compared",
             lambda f, x, order: np.allclose(f(x[order]).sum(axis=0), f(x).sum(axis=0)),
-            "You compared sums over the tokens. They may agree though single tokens got another vector: compare row by row.",
+            "You compared sums over the tokens. They may agree though single tokens got another vector: compare row "
+            "by row.",
             SHUFFLE,
         ),
         Misconception(
@@ -763,6 +939,26 @@ IS_EQUIVARIANT = Exercise(
             "bit by bit",
             lambda f, x, order: np.array_equal(f(x[order]), f(x)[order]),
             "Sums in another order differ in the last digit, so equal bit by bit is too much to ask: np.allclose.",
+            SHUFFLE,
+        ),
+        Misconception(
+            "no absolute value",
+            lambda f, x, order: bool((f(x[order]) - f(x)[order]).max() < 1e-6),
+            "The largest difference is small where all differences are negative, too. Take absolute values first: "
+            "np.abs.",
+            SHUFFLE,
+        ),
+        Misconception(
+            "the difference itself",
+            lambda f, x, order: np.abs(f(x[order]) - f(x)[order]).max(),
+            "This is how far the two roads are apart. The question is whether they are: True or False.",
+            SHUFFLE,
+        ),
+        Misconception(
+            "table of answers, bit by bit",
+            lambda f, x, order: f(x[order]) == f(x)[order],
+            "== answers for every number, and bit by bit. One answer is wanted, and rounding is no difference: "
+            "np.allclose.",
             SHUFFLE,
         ),
         Misconception(
@@ -841,6 +1037,31 @@ DOT_OR_COSINE = Exercise(
             "divided once",
             lambda: [[25, 5], [-50, -10], [0, 0], [0.6, 0.6]],
             "You divided by one length only. A cosine is divided by both, and stays between -1 and 1.",
+            COSINE,
+        ),
+        Misconception(
+            "divided by the other length",
+            lambda: [[25, 5], [-50, -5], [0, 0], [0.6, 0.6]],
+            "You divided by the second length only. A cosine is divided by both, and stays between -1 and 1.",
+            COSINE,
+        ),
+        Misconception(
+            "angles",
+            lambda: [[25, 0], [-50, 180], [0, 90], [0.6, 53]],
+            "These are angles. The cosine of 0° is 1, of 180° it is -1, and of 90° it is 0.",
+            COSINE,
+        ),
+        Misconception(
+            "two lists",
+            lambda: [[25, -50, 0, 0.6], [1, -1, 0, 0.6]],
+            "All eight numbers are right. Write them as four pairs, [dot product, cosine], one for each pair of "
+            "vectors.",
+            COSINE,
+        ),
+        Misconception(
+            "one list",
+            lambda: [25, 1, -50, -1, 0, 0, 0.6, 0.6],
+            "All eight numbers are right. Write them as four pairs: [[…, …], [… , …], …].",
             COSINE,
         ),
         Misconception(
@@ -930,7 +1151,8 @@ WEIGHTS_BY = Exercise(
     cases=_measure_cases,
     hints=(
         "Only the scores differ; the softmax is the same for all three. Make one (T, T) array of scores for each.",
-        "Cosine: first make every row a unit vector, x / length, with np.linalg.norm(x, axis=1, keepdims=True). Then dot.",
+        "Cosine: first make every row a unit vector, x / length, with np.linalg.norm(x, axis=1, keepdims=True). Then "
+        "dot.",
         "Distance: x[:, None] - x[None] is (T, T, D), all differences; square, sum over the last axis, times -1/2.",
     ),
     misconceptions=(
@@ -944,6 +1166,31 @@ WEIGHTS_BY = Exercise(
             "one vector made unit",
             _measured(cosine=lambda x: _unit(x) @ x.T),
             "You divided by one of the two lengths. A cosine is divided by both.",
+            COSINE,
+        ),
+        Misconception(
+            "the other vector made unit",
+            _measured(cosine=lambda x: x @ _unit(x).T),
+            "You divided by one of the two lengths, that of x_j. A cosine is divided by both.",
+            COSINE,
+        ),
+        Misconception(
+            "one length twice",
+            _measured(cosine=lambda x: x @ x.T / np.linalg.norm(x, axis=1) ** 2),
+            "You divided twice by the length of x_j. One length is that of x_i: norms[:, None] * norms[None, :].",
+            COSINE,
+        ),
+        Misconception(
+            "length without its axis",
+            _measured(cosine=lambda x: x / np.linalg.norm(x, axis=1)),
+            "(T, D) / (T,) does not line up. keepdims=True keeps the lengths as a column, (T, 1), one beside each "
+            "token.",
+            COSINE,
+        ),
+        Misconception(
+            "angle",
+            _measured(cosine=lambda x: np.arccos(np.clip(_unit(x) @ _unit(x).T, -1, 1))),
+            "This is the angle, which is small for similar tokens. Its cosine is asked for.",
             COSINE,
         ),
         Misconception(
@@ -983,6 +1230,24 @@ WEIGHTS_BY = Exercise(
             MEASURES,
         ),
         Misconception(
+            "the distance itself",
+            _measured(distance=lambda x: -np.sqrt(_squares(x))),
+            "You took the distance. -|x_i - x_j|² / 2 is asked for: its square, halved.",
+            MEASURES,
+        ),
+        Misconception(
+            "along the streets",
+            _measured(distance=lambda x: -np.abs(x[:, None] - x[None]).sum(axis=-1) / 2),
+            "You summed absolute differences. |x_i - x_j|² is the sum of the squared ones.",
+            MEASURES,
+        ),
+        Misconception(
+            "mean of the squares",
+            _measured(distance=lambda x: -_squares(x) / x.shape[1] / 2),
+            "You took the mean of the squared differences. |x_i - x_j|² is their sum.",
+            MEASURES,
+        ),
+        Misconception(
             "no half",
             _measured(distance=lambda x: -_squares(x)),
             "The half is missing: -|x_i - x_j|² / 2. Softmax sees factors (it does not see what is added to a row).",
@@ -991,7 +1256,8 @@ WEIGHTS_BY = Exercise(
         Misconception(
             "one over the distance",
             _measured(distance=lambda x: 1 / (1 + _squares(x))),
-            "You took one over the distance. That is a similarity too, and another one: -|x_i - x_j|² / 2 is asked for.",
+            "You took one over the distance. That is a similarity too, and another one: -|x_i - x_j|² / 2 is asked "
+            "for.",
             MEASURES,
         ),
         Misconception(
@@ -999,6 +1265,12 @@ WEIGHTS_BY = Exercise(
             _measured(axis=0),
             "The scores are symmetric, the weights are not: each row of weights must sum to 1, not each column.",
             ROWS,
+        ),
+        Misconception(
+            "new vectors returned",
+            lambda x, measure: _measured()(x, measure) @ x,
+            "You went one stage too far: these are the new vectors. The weights are asked for, (T, T).",
+            SUM,
         ),
         Misconception(
             "scores returned",
@@ -1009,7 +1281,8 @@ WEIGHTS_BY = Exercise(
         Misconception(
             "changes its input",
             _measure_in_place,
-            "The weights are right, but `x /= ...` changes the tokens of whoever called you. Write x = x / ... instead.",
+            "The weights are right, but `x /= ...` changes the tokens of whoever called you. Write x = x / ... "
+            "instead.",
             COSINE,
         ),
     ),

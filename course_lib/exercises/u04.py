@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -24,55 +26,74 @@ COLUMNS = ("04", "Rows or columns: the same numbers, transposed")
 # --- 04.1 ---------------------------------------------------------------------------------------------------
 
 
-def scores_of_token_1() -> Any:
-    """The scores of token 1 with the keys of tokens 1, 2 and 3, worked out with pencil and paper.
+def scores_of_a_new_token() -> Any:
+    """A new token [1, 0, 0, 0] asks. Its scores with the keys of tokens 1, 2 and 3, with pencil and paper.
 
     Return a list of three numbers. Use X, W_q and W_k as they stand above; no softmax yet.
     """
-    return [2, 4, 4]
+    return [1, 4, 3]
 
 
 SCORES_BY_HAND = Exercise(
     id="04.1",
     title="Three scores by hand",
-    answer="course_lib.exercises.u04.scores_of_token_1",
-    minutes=4,
+    answer="course_lib.exercises.u04.scores_of_a_new_token",
+    minutes=5,
     outcomes=("04-b",),
-    checks=(Check("the three scores of token 1", 2),),
-    cases=lambda draw: [Case("the three scores of token 1")],
+    checks=(Check("the three scores of the new token", 2),),
+    cases=lambda draw: [Case("the three scores of the new token")],
     hints=(
-        "Token 1 asks the question here: you need its query, and the key of every token.",
-        "A query is the token's row times W_q: q₁ = [1, 0, 1, 0] W_q adds the first and the third row of W_q.",
-        "q₁ = [1, 0, 2]. The keys are [0, 1, 1], [4, 4, 0] and [2, 3, 1]. Three dot products are left.",
+        "The new token asks the question here: you need its query, and the key of every token of X.",
+        "A query is the token's row times W_q, a key is a token's row times W_k: [1, 0, 0, 0] picks one row of its matrix.",
+        "The query is [1, 0, 1]. The keys are [0, 1, 1], [4, 4, 0] and [2, 3, 1]. Three dot products are left.",
     ),
     misconceptions=(
         Misconception(
-            "token 2's scores",
-            lambda: [4, 16, 12],
-            "These are the scores of token 2: you used its query. Token 1 asks with its own query, q₁ = x₁ W_q.",
-            SCORES,
-        ),
-        Misconception(
-            "query with queries",
-            lambda: [5, 6, 8],
-            "You multiplied q₁ with the three queries. A query looks at keys: W_k makes what it is compared with.",
+            "roles swapped",
+            lambda: [2, 2, 3],
+            "Here the three tokens ask and the new one is looked at: you took its key and their queries. The new token asks.",
             ROLES,
         ),
         Misconception(
-            "inputs instead of keys",
-            lambda: [2, 0, 2],
-            "These are dot products of the inputs, as in unit 03. Now each token first becomes a query and a key.",
+            "inputs, or keys with keys",
+            lambda: [1, 0, 1],
+            "These are dot products of the inputs as they stand (unit 03), or of keys with keys. What asks is first made a "
+            "query, by W_q; what is looked at is made a key, by W_k.",
+            ROLES,
+        ),
+        Misconception(
+            "query with queries",
+            lambda: [3, 4, 5],
+            "You multiplied the query with the three queries. A query looks at keys: W_k makes what it is compared with.",
+            ROLES,
+        ),
+        Misconception(
+            "no transpose",
+            lambda: [2, 4, 2],
+            "This is q K without a transpose: it adds up rows of K. A score is a dot product of q with one key, a row of K.",
+            MATRIX,
+        ),
+        Misconception(
+            "token 1 asks",
+            lambda: [2, 4, 4],
+            "These are the scores of token 1, from the lecture. The new token asks with its own query, [1, 0, 0, 0] W_q.",
+            SCORES,
+        ),
+        Misconception(
+            "query with values",
+            lambda: [4, 2, 5],
+            "You multiplied the query with the values. A query looks at keys; values are read afterwards.",
             ROLES,
         ),
         Misconception(
             "scaled",
-            lambda: [2 / 3**0.5, 4 / 3**0.5, 4 / 3**0.5],
+            lambda: [1 / 3**0.5, 4 / 3**0.5, 3 / 3**0.5],
             "You divided by √d_k. That is right, and it is unit 05: here the scores are the bare dot products.",
             SCORES,
         ),
         Misconception(
             "weights",
-            lambda: softmax([2, 4, 4]),
+            lambda: softmax([1, 4, 3]),
             "These are the weights already. The question stops one step earlier: the scores, before the softmax.",
             SCORES,
         ),
@@ -183,6 +204,14 @@ def attend_once(query: Array, keys: Array, values: Array) -> Array:
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
+LARGE = 800.0  # exp of it is infinity
+
+
+def _far_up(vectors: Array, by: float | Array) -> Array:
+    """The same vectors with one more number behind them: scores far from 0 whose differences stay small."""
+    return np.concatenate([vectors, np.broadcast_to(by, vectors.shape[:-1])[..., None]], axis=-1)
+
+
 def _one_query_cases(draw: Draw) -> list[Case]:
     return [
         Case("one query over three keys", (draw(4), draw(3, 4), draw(3, 2))),
@@ -192,7 +221,7 @@ def _one_query_cases(draw: Draw) -> list[Case]:
             "a single key: its value comes back whole",
         ),
         Case("any number of keys", (draw(3), draw(6, 3), draw(6, 2))),
-        Case("large scores", (draw(4, size=5000), draw(3, 4), draw(3, 2)), "scores in the thousands"),
+        Case("large scores", (_far_up(draw(3), LARGE), _far_up(draw(5, 3), 1.0), draw(5, 2)), "scores around 800"),
     ]
 
 
@@ -311,7 +340,7 @@ ATTEND_ONCE = Exercise(
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Attention of all queries at once, without loops over tokens: softmax(q kᵀ) v, no scale.
+    """Attention of all queries at once: softmax(q kᵀ) v, no scale.
 
     q is (T, d_k), k is (S, d_k), v is (S, d_v); T and S may differ. Return an array (T, d_v).
     """
@@ -321,12 +350,15 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 
 
 def _attention_cases(draw: Draw) -> list[Case]:
+    far = np.array([LARGE, -LARGE, 2 * LARGE])  # each row of scores lies elsewhere
     return [
         Case("as many queries as keys", (draw(2, 3), draw(2, 3), draw(2, 4))),
         Case("as many queries as keys", (draw(4, 4), draw(4, 4), draw(4, 4)), "all sizes equal"),
         Case("more keys than queries, and fewer", (draw(2, 3), draw(5, 3), draw(5, 4))),
         Case("more keys than queries, and fewer", (draw(6, 3), draw(4, 3), draw(4, 2))),
-        Case("large scores", (draw(3, 4, size=5000), draw(5, 4), draw(5, 2)), "scores in the thousands"),
+        Case(
+            "large scores", (_far_up(draw(3, 3), far), _far_up(draw(5, 3), 1.0), draw(5, 2)), "scores of ±800 and more"
+        ),
     ]
 
 
@@ -599,6 +631,7 @@ def soft_lookup(query: Array, keys: Array, values: Array, temperature: float) ->
 
 def _lookup_cases(draw: Draw) -> list[Case]:
     query, keys, values = draw(4), draw(5, 4), draw(5, 2)
+    keys[2] = query / (query @ query)  # a score of 1: a softmax without care overflows when it is cold
     return [
         Case("temperature 1 is attention", (query, keys, values, 1.0)),
         Case("warm blends more, cold less", (query, keys, values, 0.5), "colder"),
@@ -621,8 +654,9 @@ SOFT_LOOKUP = Exercise(
     ),
     cases=_lookup_cases,
     hints=(
-        "Where does the temperature stand, so that a small one makes differences between scores larger?",
-        "Divide the scores by it, before the softmax. Everything else is `attend_once`.",
+        "Start from `attend_once`. To which of its three stages does the temperature belong?",
+        "A cold dictionary sees large differences between scores, a warm one small differences. What must a small number "
+        "do to the scores for that?",
         "softmax(scores / temperature), and then the weighted sum of the values.",
     ),
     misconceptions=(
@@ -803,6 +837,26 @@ def what_changes() -> Any:
     return [False, True, True, True]
 
 
+IDEAS_ABOUT_CHANGES = (
+    "Look at the first: V does not stand inside the softmax, so the weights do not know the values. Try it in the figure.",
+    "Look at the second: the outputs are sums of values. Edit a value and every output that reads it changes.",
+    "Look at the third: the weights are softmax(q kᵀ). Keys stand inside it, so other keys give other weights.",
+    "Look at the fourth: other weights blend the same values differently. An edit of K reaches the outputs through them.",
+)
+
+
+def _first_wrong_entries() -> list[Misconception]:
+    """Every wrong list of four, with the idea of its first wrong entry."""
+    right, swapped, found = [False, True, True, True], [True, True, False, True], []
+    for answers in map(list, itertools.product((False, True), repeat=4)):
+        wrong = [i for i in range(4) if answers[i] != right[i]]
+        if wrong and answers != swapped:
+            name = "wrong from the " + ("first", "second", "third", "fourth")[wrong[0]]
+            name += "" if len(wrong) == 1 else f", {len(wrong)} in all: {''.join('FT'[a] for a in answers)}"
+            found.append(Misconception(name, functools.partial(list, answers), IDEAS_ABOUT_CHANGES[wrong[0]], SUM))
+    return found
+
+
 WHAT_CHANGES = Exercise(
     id="04.8",
     title="Edit V only, edit K only",
@@ -818,29 +872,12 @@ WHAT_CHANGES = Exercise(
     ),
     misconceptions=(
         Misconception(
-            "V moves the weights",
-            lambda: [True, True, True, True],
-            "V does not stand inside the softmax: the weights do not know the values. Try it in the figure.",
-            SUM,
-        ),
-        Misconception(
-            "K only finds",
-            lambda: [False, True, True, False],
-            "Other weights blend the same values differently: an edit of K reaches the outputs through the weights.",
-            SUM,
-        ),
-        Misconception(
-            "V is only kept",
-            lambda: [False, False, True, True],
-            "The outputs are sums of values: edit a value and every output that reads it changes.",
-            SUM,
-        ),
-        Misconception(
             "keys and values swapped",
             lambda: [True, True, False, True],
             "Keys and values are swapped here: keys stand inside the softmax, values are what it weights.",
             ROLES,
         ),
+        *_first_wrong_entries(),
     ),
     prediction=True,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import by_hand
+from ..by_hand import softmax
 from .declare import Case, Check, Draw, Exercise, Misconception
 
 Array = np.ndarray
@@ -28,7 +28,7 @@ def spread_of_scores() -> Any:
 
     1. the variance of q · k                          2. the standard deviation of q · k
     3. the standard deviation of q · k / √64          4. the standard deviation of q · k / 64
-    Return them as a list of four.
+    Return them as a list of four, not rounded.
     """
     return [64, 8, 1, 1 / 8]
 
@@ -83,6 +83,30 @@ SPREAD = Exercise(
             "3 and 4 are swapped: the deviation is 8, and √64 = 8 is the divisor that brings it to 1.",
             ROOT,
         ),
+        Misconception(
+            "divided twice",
+            lambda: [64, 8, 1 / 8, 1 / 64],
+            "1 and 2 are right. For 3 and 4 divide the deviation that you found, 8, by √64 = 8 and by 64.",
+            ROOT,
+        ),
+        Misconception(
+            "variance of the last one",
+            lambda: [64, 8, 1, 1 / 64],
+            "Three are right. The fourth asks for a deviation, and 1/64 is the variance: 64 / 64². Divide 8 by 64.",
+            ROOT,
+        ),
+        Misconception(
+            "half for the root",
+            lambda: [64, 32, 4, 1 / 2],
+            "The standard deviation is the square root of the variance, and you halved it: √64 is not 32.",
+            VARIANCE,
+        ),
+        Misconception(
+            "two vectors, twice the variance",
+            lambda: [128, 128**0.5, 2**0.5, 128**0.5 / 64],
+            "The variances of q and k are multiplied, not added: a product has variance 1 · 1, and 64 of them are summed.",
+            VARIANCE,
+        ),
     ),
     prediction=True,
 )
@@ -130,6 +154,12 @@ def _measured(scores_of: Any, of: Any = np.var, by: Any = np.sqrt) -> Any:
 
 def _pairs(q: Array, k: Array) -> Array:
     return np.sum(q * k, axis=1)
+
+
+def _measured_on(q: Array, k: Array, widths: list[int], columns: Any) -> Array:
+    """The answer on other columns than the first d."""
+    scores = [_pairs(q[:, columns(d)], k[:, columns(d)]) for d in widths]
+    return np.array([[np.var(s), np.var(s) / d] for s, d in zip(scores, widths, strict=True)])
 
 
 def _cosines(q: Array, k: Array) -> Array:
@@ -268,6 +298,56 @@ VARIANCES = Exercise(
             "You divided by the lengths of the vectors, which gives cosines (unit 03). A score is the bare dot product.",
             VARIANCE,
         ),
+        Misconception(
+            "returned too early",
+            lambda q, k, widths: score_variances(q, k, widths[:1]),
+            "There is a row for the first width only. Does the `return` stand inside the loop?",
+            VARIANCE,
+        ),
+        Misconception(
+            "one column too many",
+            lambda q, k, widths: _measured_on(q, k, widths, lambda d: slice(0, d + 1)),
+            "You took d + 1 columns. A slice stops before its end: [:, :d] are the first d.",
+            VARIANCE,
+        ),
+        Misconception(
+            "the other columns",
+            lambda q, k, widths: _measured_on(q, k, widths, lambda d: slice(d, None)),
+            "[:, d:] is what comes after the first d columns. The first d are [:, :d].",
+            VARIANCE,
+        ),
+        Misconception(
+            "one column alone",
+            lambda q, k, widths: _measured_on(q, k, widths, lambda d: slice(d - 1, d)),
+            "You took one column, the d-th. A dot product of width d sums over all of the first d.",
+            VARIANCE,
+        ),
+        Misconception(
+            "rows cut",
+            lambda q, k, widths: np.array(
+                [score_variances(q[:d], k[:d], [q.shape[1]])[0] * [1, q.shape[1] / d] for d in widths]
+            ),
+            "You kept the first d pairs. All pairs stay; of each vector keep the first d numbers: [:, :d].",
+            VARIANCE,
+        ),
+        Misconception(
+            "theory instead of measurement",
+            lambda q, k, widths: np.array([[d, 1.0] for d in widths]),
+            "These are the numbers that theory promises. Here they are to be measured, on the pairs that come in.",
+            VARIANCE,
+        ),
+        Misconception(
+            "bare scores only",
+            lambda q, k, widths: score_variances(q, k, widths)[:, 0],
+            "The first column is right, and the second is missing: the variance of the scores divided by √d.",
+            ROOT,
+        ),
+        Misconception(
+            "everything summed",
+            lambda q, k, widths: np.zeros((len(widths), 2)),
+            "One sum over all pairs is one number, and one number does not vary. Sum along each row: axis=1.",
+            VARIANCE,
+        ),
     ),
     alternatives=(
         _running_sums,
@@ -306,6 +386,7 @@ def _softmax_cases(draw: Draw) -> list[Case]:
         Case("many rows", (draw(2, 3, 4),), "three axes"),
         Case("large scores", (draw(5, size=1000),), "scores in the thousands"),
         Case("large scores", (draw(3, 6, size=300),), "scores in the hundreds"),
+        Case("large scores", (draw(4, size=50_000),), "scores in the ten thousands"),
         Case("rows far apart", (far_apart,), "rows near 900, -900 and 0"),
         Case("scores of -∞", (hidden,), "one score of each row is -∞"),
     ]
@@ -328,6 +409,10 @@ def _quietly(function: Any) -> Any:
             return function(*args)
 
     return wrong
+
+
+def _normalised(numbers: Array) -> Array:
+    return numbers / numbers.sum(axis=-1, keepdims=True)
 
 
 def _subtract_in_place(scores: Array) -> Array:
@@ -412,31 +497,31 @@ STABLE_SOFTMAX = Exercise(
         ),
         Misconception(
             "clipped",
-            _quietly(lambda s: by_hand.softmax(np.clip(s, -80, 80))),
+            _quietly(lambda s: softmax(np.clip(s, -80, 80))),
             "You cut the scores off. Then large scores become equal, and so do their weights: subtract, do not clip.",
             STABLE,
         ),
         Misconception(
             "divided by the largest",
-            _quietly(lambda s: by_hand.softmax(s / np.abs(s).max(axis=-1, keepdims=True))),
+            _quietly(lambda s: softmax(s / np.abs(s).max(axis=-1, keepdims=True))),
             "You divided by the largest score, which changes all differences. Subtracting leaves them as they are.",
             STABLE,
         ),
         Misconception(
             "over the wrong axis",
-            lambda s: by_hand.softmax(s, axis=0),
+            lambda s: softmax(s, axis=0),
             "These weights sum to 1 down the columns. Softmax runs along the last axis: every row sums to 1.",
             STABLE,
         ),
         Misconception(
             "over everything",
-            lambda s: by_hand.softmax(s.ravel()).reshape(s.shape),
+            lambda s: softmax(s.ravel()).reshape(s.shape),
             "All weights together sum to 1. Each row has a softmax of its own.",
             STABLE,
         ),
         Misconception(
             "logarithms",
-            _quietly(lambda s: np.log(by_hand.softmax(s))),
+            _quietly(lambda s: np.log(softmax(s))),
             "These are the logarithms of the weights. The weights themselves sum to 1.",
             STABLE,
         ),
@@ -464,13 +549,63 @@ STABLE_SOFTMAX = Exercise(
             "The numbers are right, but `scores -= …` changes the caller's array. Write scores - … instead.",
             STABLE,
         ),
+        Misconception(
+            "sum of the whole table",
+            lambda s: np.exp(s - s.max(axis=-1, keepdims=True)) / np.exp(s - s.max(axis=-1, keepdims=True)).sum(),
+            "Each row subtracts its own maximum, as it should, but you divided by the sum of all rows. Each row has its own sum.",
+            STABLE,
+        ),
+        Misconception(
+            "axis of the sum not kept",
+            lambda s: (
+                np.exp(s - s.max(axis=-1, keepdims=True)) / np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1)
+            ),
+            "The sums need keepdims=True as well: without it they line up with the columns (or do not fit at all).",
+            STABLE,
+        ),
+        Misconception(
+            "sign flipped",
+            _quietly(lambda s: _normalised(np.exp(s.max(axis=-1, keepdims=True) - s))),
+            "The sign is flipped, so that the smallest score gets the largest weight: scores minus maximum, not maximum minus scores.",
+            STABLE,
+        ),
+        Misconception(
+            "scaled as well",
+            lambda s: softmax(s / np.sqrt(s.shape[-1])),
+            "You divided by a root here, too. Softmax takes the scores as they come; the scale belongs to attention.",
+            STABLE,
+        ),
+        Misconception(
+            "another base",
+            lambda s: _normalised(2.0 ** (s - s.max(axis=-1, keepdims=True))),
+            "You took powers of 2. Softmax has e: np.exp.",
+            STABLE,
+        ),
+        Misconception(
+            "shifted scores without exp",
+            _quietly(lambda s: _normalised(s - s.max(axis=-1, keepdims=True))),
+            "The maximum is subtracted, and exp is missing: take it before you divide by the sum.",
+            STABLE,
+        ),
+        Misconception(
+            "second axis",
+            lambda s: softmax(s, axis=1),
+            "axis=1 is the last axis of a table only. A single row has no axis 1, and with three axes it is the middle one: axis=-1.",
+            STABLE,
+        ),
+        Misconception(
+            "rows of a table only",
+            lambda s: np.array([softmax(row.ravel()).reshape(row.shape) for row in s]),
+            "Your loop takes tables for granted: in a single row it meets single scores. With axis=-1 no loop is needed.",
+            STABLE,
+        ),
     ),
     alternatives=(
         _softmax_rows,
         lambda s: np.exp(s - np.logaddexp.reduce(s, axis=-1, keepdims=True)),
         lambda s: np.exp(s - np.amax(s, -1)[..., None]) / np.sum(np.exp(s - np.amax(s, -1)[..., None]), -1)[..., None],
     ),
-    forbidden=("by_hand", "scipy"),
+    forbidden=("softmax", "scipy"),
 )
 
 
@@ -478,11 +613,11 @@ STABLE_SOFTMAX = Exercise(
 
 
 def softmax_jacobian(scores: Array) -> Array:
-    """How much each weight moves when one score does: entry (i, j) is ∂a_i / ∂s_j, with a = softmax(scores).
+    """How much each weight moves when one score does: entry (i, j) is ∂a_i / ∂s_j; the weights a are the softmax of scores s.
 
-    scores is (S,). Return an array (S, S). `by_hand.softmax` is there for you.
+    scores is (S,). Return an array (S, S). `softmax` is imported above.
     """
-    a = by_hand.softmax(scores)
+    a = softmax(scores)
     return np.diag(a) - np.outer(a, a)
 
 
@@ -500,16 +635,16 @@ def _jacobian_cases(draw: Draw) -> list[Case]:
 
 
 def _jacobian_by(formula: Any) -> Any:
-    return lambda scores: formula(by_hand.softmax(scores))
+    return lambda scores: formula(softmax(scores))
 
 
 def _by_differences(scores: Array) -> Array:
     steps = 1e-5 * np.eye(len(scores))
-    return np.array([(by_hand.softmax(scores + h) - by_hand.softmax(scores - h)) / 2e-5 for h in steps]).T
+    return np.array([(softmax(scores + h) - softmax(scores - h)) / 2e-5 for h in steps]).T
 
 
 def _entry_by_entry(scores: Array) -> Array:
-    a, size = by_hand.softmax(scores), len(scores)
+    a, size = softmax(scores), len(scores)
     return np.array([[a[i] * ((i == j) - a[j]) for j in range(size)] for i in range(size)])
 
 
@@ -598,6 +733,48 @@ JACOBIAN_EXERCISE = Exercise(
             "exp of a large score is infinity, and infinity / infinity is NaN. Use a softmax that holds.",
             STABLE,
         ),
+        Misconception(
+            "number by number",
+            _jacobian_by(lambda a: np.diag(a) - a * a),
+            "a * a multiplies number by number, and NumPy repeats that row. All pairs a_i a_j are wanted: np.outer(a, a).",
+            JACOBIAN,
+        ),
+        Misconception(
+            "one number for all pairs",
+            _jacobian_by(lambda a: np.diag(a) - a @ a),
+            "a @ a is one number, the sum of the squares. All pairs a_i a_j are wanted: np.outer(a, a).",
+            JACOBIAN,
+        ),
+        Misconception(
+            "ones on the diagonal",
+            _jacobian_by(lambda a: np.eye(len(a)) - np.outer(a, a)),
+            "The diagonal is too large: δ_ij is multiplied by a_i as well, a_i (δ_ij - a_j), so it is np.diag(a).",
+            JACOBIAN,
+        ),
+        Misconception(
+            "others rise too",
+            _jacobian_by(lambda a: np.outer(a, a) + np.diag(a * (1 - 2 * a))),
+            "Your diagonal is right. The others fall when one rises: -a_i a_j, so that each row sums to 0.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "half of the table",
+            _jacobian_by(lambda a: np.tril(np.diag(a) - np.outer(a, a))),
+            "Above the diagonal there are zeros. Every score moves every weight, on both sides.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "a score slipped in",
+            lambda s: np.diag(softmax(s)) - np.outer(softmax(s), s),
+            "One factor is a score and not a weight: a_i a_j has weights only.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "scaled as well",
+            lambda s: softmax_jacobian(s / np.sqrt(len(s))),
+            "You divided the scores by a root. Here they are taken as they come: a = softmax(scores).",
+            JACOBIAN,
+        ),
     ),
     alternatives=(
         _by_differences,
@@ -615,10 +792,10 @@ def scaled_attention(q: Array, k: Array, v: Array) -> Array:
     """Scaled dot-product attention, for one head or for several at once.
 
     q is (..., T, d_k), k is (..., S, d_k), v is (..., S, d_v). In front there may be an axis for the heads; each head
-    has queries, keys and values of its own. Return an array (..., T, d_v). `by_hand.softmax` is there for you.
+    has queries, keys and values of its own. Return an array (..., T, d_v). `softmax` is imported above.
     """
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    return by_hand.softmax(scores) @ v
+    return softmax(scores) @ v
 
 
 def _scaled_cases(draw: Draw) -> list[Case]:
@@ -637,7 +814,7 @@ def _scaled_cases(draw: Draw) -> list[Case]:
 
 
 def _scaled_by(divisor: Any) -> Any:
-    return lambda q, k, v: by_hand.softmax(q @ k.swapaxes(-1, -2) / divisor(q, k, v)) @ v
+    return lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / divisor(q, k, v)) @ v
 
 
 def _width_of_all_heads(q: Array, k: Array, v: Array) -> float:
@@ -645,7 +822,7 @@ def _width_of_all_heads(q: Array, k: Array, v: Array) -> float:
 
 
 def _weights_divided(q: Array, k: Array, v: Array) -> Array:
-    return by_hand.softmax(q @ k.swapaxes(-1, -2)) / np.sqrt(q.shape[-1]) @ v
+    return softmax(q @ k.swapaxes(-1, -2)) / np.sqrt(q.shape[-1]) @ v
 
 
 def _scaled_unsafely(q: Array, k: Array, v: Array) -> Array:
@@ -655,13 +832,17 @@ def _scaled_unsafely(q: Array, k: Array, v: Array) -> Array:
 
 def _queries_divided_in_place(q: Array, k: Array, v: Array) -> Array:
     q /= np.sqrt(q.shape[-1])
-    return by_hand.softmax(q @ k.swapaxes(-1, -2)) @ v
+    return softmax(q @ k.swapaxes(-1, -2)) @ v
+
+
+def _unit(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def _head_by_head(q: Array, k: Array, v: Array) -> Array:
     if q.ndim > 2:
         return np.array([_head_by_head(*one) for one in zip(q, k, v, strict=True)])
-    return np.array([by_hand.softmax(k @ row / len(row) ** 0.5) @ v for row in q])
+    return np.array([softmax(k @ row / len(row) ** 0.5) @ v for row in q])
 
 
 SCALED = Exercise(
@@ -728,19 +909,19 @@ SCALED = Exercise(
         ),
         Misconception(
             "over the queries",
-            lambda q, k, v: by_hand.softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), axis=-2) @ v,
+            lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), axis=-2) @ v,
             "These weights sum to 1 over the queries. Softmax runs along each row, over the keys.",
             ("04", "Softmax runs along each row"),
         ),
         Misconception(
             "all axes turned",
-            lambda q, k, v: by_hand.softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v,
+            lambda q, k, v: softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v,
             "k.T turns all axes around, the heads' too. With several heads only the last two change places.",
             HEADS,
         ),
         Misconception(
             "keys summed",
-            lambda q, k, v: by_hand.softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ k,
+            lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ k,
             "You multiplied the weights with the keys. Keys are for finding; what is handed out are the values.",
             ("04", "The output is a weighted sum of values"),
         ),
@@ -756,14 +937,50 @@ SCALED = Exercise(
             "The numbers are right, but `q /= …` changes the caller's queries. Write q / … instead.",
             ROOT,
         ),
+        Misconception(
+            "output divided",
+            lambda q, k, v: scaled_attention(q, k, v) / np.sqrt(q.shape[-1]),
+            "The scores are divided, as they should be, and the output once more. It is an average of values: leave it as it is.",
+            ROOT,
+        ),
+        Misconception(
+            "weights instead of the output",
+            lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])),
+            "These are the weights, (T, S). One step is left: weights @ v.",
+            ("04", "The output is a weighted sum of values"),
+        ),
+        Misconception(
+            "cosines",
+            lambda q, k, v: softmax(_unit(q) @ _unit(k).swapaxes(-1, -2)) @ v,
+            "You divided by the lengths of the vectors, which gives cosines (unit 03). The scale is the same for all pairs: √d_k.",
+            ROOT,
+        ),
+        Misconception(
+            "heads averaged",
+            lambda q, k, v: scaled_attention(q, k, v).mean(axis=0) if q.ndim > 2 else scaled_attention(q, k, v),
+            "One head is right. Of several heads you took the mean: each has an output of its own, (H, T, d_v).",
+            HEADS,
+        ),
+        Misconception(
+            "count of all numbers",
+            _scaled_by(lambda q, k, v: np.sqrt(q.size)),
+            "q.size counts all numbers of all queries. A score sums over the width alone: q.shape[-1].",
+            ROOT,
+        ),
+        Misconception(
+            "first two axes",
+            lambda q, k, v: softmax(q @ k.swapaxes(0, 1) / np.sqrt(q.shape[-1])) @ v,
+            "You swapped the first two axes of k. With several heads these are heads and keys: swap the last two, (-1, -2).",
+            HEADS,
+        ),
     ),
     alternatives=(
         _head_by_head,
-        lambda q, k, v: by_hand.softmax((q / q.shape[-1] ** 0.5) @ np.moveaxis(k, -1, -2)) @ v,
+        lambda q, k, v: softmax((q / q.shape[-1] ** 0.5) @ np.moveaxis(k, -1, -2)) @ v,
         lambda q, k, v: np.einsum(
-            "...ts,...sv->...tv", by_hand.softmax(np.einsum("...tk,...sk->...ts", q, k) * k.shape[-1] ** -0.5), v
+            "...ts,...sv->...tv", softmax(np.einsum("...tk,...sk->...ts", q, k) * k.shape[-1] ** -0.5), v
         ),
-        lambda q, k, v: by_hand.softmax((q * q.shape[-1] ** -0.25) @ (k * k.shape[-1] ** -0.25).swapaxes(-2, -1)) @ v,
+        lambda q, k, v: softmax((q * q.shape[-1] ** -0.25) @ (k * k.shape[-1] ** -0.25).swapaxes(-2, -1)) @ v,
     ),
 )
 
@@ -775,10 +992,10 @@ def query_gradient(q: Array, k: Array, v: Array, wanted: Array) -> Array:
     """The gradient that reaches the queries, by hand: ∂L/∂q for L = ½ Σ (y - wanted)², summed over all numbers of y.
 
     y is scaled attention, softmax(q kᵀ / √d_k) v. q is (T, d_k), k is (S, d_k), v is (S, d_v), wanted is (T, d_v).
-    Return an array (T, d_k). `by_hand.softmax` is there for you.
+    Return an array (T, d_k). `softmax` is imported above.
     """
     scale = 1 / np.sqrt(q.shape[-1])
-    a = by_hand.softmax(scale * q @ k.T)
+    a = softmax(scale * q @ k.T)
     grad_y = a @ v - wanted
     grad_a = grad_y @ v.T
     grad_s = a * (grad_a - np.sum(a * grad_a, axis=-1, keepdims=True))
@@ -806,7 +1023,7 @@ def _gradient_with(back: Any = _through_softmax, scale_back: float | None = None
 
     def wrong(q: Array, k: Array, v: Array, wanted: Array) -> Array:
         scale = 1 / np.sqrt(q.shape[-1])
-        a = by_hand.softmax(scale * q @ k.T)
+        a = softmax(scale * q @ k.T)
         grad_s = back(a, (a @ v - wanted) @ v.T)
         return times * (scale if scale_back is None else scale_back) * grad_s @ k
 
@@ -814,12 +1031,12 @@ def _gradient_with(back: Any = _through_softmax, scale_back: float | None = None
 
 
 def _no_scale_at_all(q: Array, k: Array, v: Array, wanted: Array) -> Array:
-    a = by_hand.softmax(q @ k.T)
+    a = softmax(q @ k.T)
     return _through_softmax(a, (a @ v - wanted) @ v.T) @ k
 
 
 def _stop_at_scores(q: Array, k: Array, v: Array, wanted: Array) -> Array:
-    a = by_hand.softmax(q @ k.T / np.sqrt(q.shape[-1]))
+    a = softmax(q @ k.T / np.sqrt(q.shape[-1]))
     return _through_softmax(a, (a @ v - wanted) @ v.T)
 
 
@@ -828,7 +1045,7 @@ def _gradient_of_keys(q: Array, k: Array, v: Array, wanted: Array) -> Array:
 
 
 def _gradient_of_values(q: Array, k: Array, v: Array, wanted: Array) -> Array:
-    a = by_hand.softmax(q @ k.T / np.sqrt(q.shape[-1]))
+    a = softmax(q @ k.T / np.sqrt(q.shape[-1]))
     return a.T @ (a @ v - wanted)
 
 
@@ -844,8 +1061,13 @@ def _mean_over_queries(q: Array, k: Array, v: Array, wanted: Array) -> Array:
     return query_gradient(q, k, v, wanted) / len(q)
 
 
+def _squares_sent_back(q: Array, k: Array, v: Array, wanted: Array) -> Array:
+    a = softmax(q @ k.T / np.sqrt(q.shape[-1]))
+    return _through_softmax(a, (a @ v - wanted) ** 2 @ v.T) @ k / np.sqrt(q.shape[-1])
+
+
 def _loss_of(q: Array, k: Array, v: Array, wanted: Array) -> float:
-    return float(np.sum((by_hand.softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v - wanted) ** 2) / 2)
+    return float(np.sum((softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v - wanted) ** 2) / 2)
 
 
 def _gradient_by_differences(q: Array, k: Array, v: Array, wanted: Array) -> Array:
@@ -860,13 +1082,13 @@ def _gradient_by_differences(q: Array, k: Array, v: Array, wanted: Array) -> Arr
 def _gradient_row_by_row(q: Array, k: Array, v: Array, wanted: Array) -> Array:
     rows = []
     for one, target in zip(q, wanted, strict=True):
-        a = by_hand.softmax(k @ one / np.sqrt(len(one)))
+        a = softmax(k @ one / np.sqrt(len(one)))
         rows.append((np.diag(a) - np.outer(a, a)) @ (v @ (a @ v - target)) @ k / np.sqrt(len(one)))
     return np.array(rows)
 
 
 def _gradient_einsum(q: Array, k: Array, v: Array, wanted: Array) -> Array:
-    a = by_hand.softmax(q @ k.T / np.sqrt(q.shape[-1]))
+    a = softmax(q @ k.T / np.sqrt(q.shape[-1]))
     jacobian = np.einsum("ti,ij->tij", a, np.eye(len(k))) - np.einsum("ti,tj->tij", a, a)
     return np.einsum("tv,sv,tsj,jk->tk", a @ v - wanted, v, jacobian, k) / np.sqrt(q.shape[-1])
 
@@ -981,6 +1203,60 @@ QUERY_GRADIENT = Exercise(
             "This is what reaches the values, aᵀ (y - wanted). The way to the queries leads through the softmax.",
             LEARN,
         ),
+        Misconception(
+            "multiplied on the way back",
+            lambda q, k, v, wanted: query_gradient(q, k, v, wanted) * q.shape[-1],
+            "Forward the scores are divided by √d_k, and you multiplied by it on the way back. A factor is the same in both directions.",
+            LEARN,
+        ),
+        Misconception(
+            "weights forgotten",
+            _gradient_with(lambda a, g: g - np.sum(a * g, axis=-1, keepdims=True)),
+            "The bracket is right, and the a_i in front of it is missing: a_i (g_i - Σ_j a_j g_j).",
+            JACOBIAN,
+        ),
+        Misconception(
+            "bracket lost",
+            _gradient_with(lambda a, g: a * g - np.sum(a * g, axis=-1, keepdims=True)),
+            "The weights multiply the whole bracket, the sum too: a_i (g_i - Σ_j a_j g_j).",
+            JACOBIAN,
+        ),
+        Misconception(
+            "plus the sum",
+            _gradient_with(lambda a, g: a * (g + np.sum(a * g, axis=-1, keepdims=True))),
+            "The sum is subtracted, not added: a score that rises takes from all other weights.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "one sum for all queries",
+            _gradient_with(lambda a, g: a * (g - np.sum(a * g))),
+            "You subtracted one sum over the whole table. Each row has its own: axis=-1, keepdims=True.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "one Jacobian for all queries",
+            _gradient_with(lambda a, g: g @ (np.diag(a[0]) - np.outer(a[0], a[0]))),
+            "You used the Jacobian of the first query for all. Each query has weights of its own, and so a Jacobian of its own.",
+            JACOBIAN,
+        ),
+        Misconception(
+            "squared error sent back",
+            _squares_sent_back,
+            "The gradient starts from y - wanted, without the square: the derivative of ½ x² is x.",
+            LEARN,
+        ),
+        Misconception(
+            "summed over the queries",
+            lambda q, k, v, wanted: query_gradient(q, k, v, wanted).sum(axis=0),
+            "You added up what reaches the queries. Each query has a gradient of its own: (T, d_k).",
+            LEARN,
+        ),
+        Misconception(
+            "transposed",
+            lambda q, k, v, wanted: query_gradient(q, k, v, wanted).T,
+            "The numbers are right, and queries became columns. A gradient has the shape of what it belongs to: (T, d_k).",
+            LEARN,
+        ),
     ),
     alternatives=(_gradient_by_differences, _gradient_row_by_row, _gradient_einsum),
 )
@@ -1048,6 +1324,24 @@ WHICH_LEARN = Exercise(
             "upside down",
             lambda: [False, True, True, False, True],
             "All five are turned around: the scale is what lets a wide model learn.",
+            LEARN,
+        ),
+        Misconception(
+            "only at first sight",
+            lambda: [True, True, False, True, False],
+            "Number 2 spreads by 22.6: softmax saturates, and a large step trades one wrong key for another.",
+            LEARN,
+        ),
+        Misconception(
+            "two rescues",
+            lambda: [True, False, True, True, True],
+            "Two are too hopeful: a smaller step does not bring back a vanished gradient, and divided by 512, 300 steps are too few.",
+            LEARN,
+        ),
+        Misconception(
+            "width feared, divisor trusted",
+            lambda: [True, False, False, False, True],
+            "4 and 5 are turned around: at d_k = 4 bare scores spread by 2 only, and divided by 512 they hardly move in 300 steps.",
             LEARN,
         ),
     ),

@@ -109,6 +109,36 @@ SHAPES = Exercise(
             SEPARATE,
         ),
         Misconception(
+            "heads before the batch",
+            lambda: [(8, 2, 10, 64), (8, 2, 10, 10), (10, 64), (2, 10, 512)],
+            "The batch comes first, then the heads: the first two shapes begin with 2, 8.",
+            SPLIT,
+        ),
+        Misconception(
+            "columns compared with columns",
+            lambda: [(2, 8, 10, 64), (2, 8, 64, 64), (10, 64), (2, 10, 512)],
+            "Your scores compare columns with columns. A score belongs to a pair of words, so a head has 10 × 10 of them.",
+            SEPARATE,
+        ),
+        Misconception(
+            "all heads for one",
+            lambda: [(2, 8, 10, 64), (2, 8, 10, 10), (8, 10, 64), (2, 10, 512)],
+            "Nearly: the third is asked for one head, and yours is that of all eight.",
+            SEPARATE,
+        ),
+        Misconception(
+            "not merged",
+            lambda: [(2, 8, 10, 64), (2, 8, 10, 10), (10, 64), (2, 8, 10, 64)],
+            "The fourth still has an axis for the heads. Merged, the eight blocks of 64 columns lie side by side again.",
+            SPLIT,
+        ),
+        Misconception(
+            "batch and heads in one axis",
+            lambda: [(16, 10, 64), (16, 10, 10), (10, 64), (2, 10, 512)],
+            "You made one axis of batch and heads. Some programs do so; here they are two axes, 2 and 8.",
+            SPLIT,
+        ),
+        Misconception(
             "heads added up",
             lambda: [(2, 8, 10, 64), (2, 8, 10, 10), (10, 64), (2, 10, 64)],
             "Merging puts the heads side by side: eight times 64 columns are 512 again. You added them up.",
@@ -221,6 +251,31 @@ SPLIT_HEADS = Exercise(
             SPLIT,
         ),
         Misconception(
+            "starts at h",
+            lambda x, heads: np.stack([x[..., h : h + x.shape[2] // heads] for h in range(heads)], axis=1),
+            "Your block of head h starts at column h, so blocks overlap. Those before it are D / heads wide: start at h · D / heads.",
+            COLUMNS,
+        ),
+        Misconception(
+            "heads last",
+            lambda x, heads: np.stack(np.split(x, heads, axis=-1), axis=-1),
+            "The blocks are right, and your new axis stands last: (B, T, K, H). The heads stand second: (B, H, T, K).",
+            SPLIT,
+        ),
+        Misconception(
+            "cut like a long ribbon",
+            lambda x, heads: x.reshape(len(x), heads, -1, x.shape[1]).swapaxes(2, 3),
+            "A reshape to (B, H, K, T) reads on over the ends of the tokens and mixes them. Cut the last axis only: "
+            "(B, T, H, K), then swap tokens and heads.",
+            SPLIT,
+        ),
+        Misconception(
+            "one head only",
+            lambda x, heads: np.split(x, heads, axis=-1)[0],
+            "Only the first block is left. All of them are wanted, on an axis of their own: (B, H, T, K).",
+            SPLIT,
+        ),
+        Misconception(
             "batch flattened",
             lambda x, heads: (
                 x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2).reshape(-1, x.shape[1], x.shape[2] // heads)
@@ -323,6 +378,24 @@ MERGE_HEADS = Exercise(
             "one head only",
             lambda x: x[:, 0],
             "Only the first head is left. All of them stand side by side: H·K columns.",
+            SPLIT,
+        ),
+        Misconception(
+            "wrong axes swapped",
+            lambda x: x.swapaxes(1, 3).reshape(len(x), x.shape[2], -1),
+            "You swapped heads and columns. Heads and tokens change places before the reshape: swapaxes(1, 2).",
+            SPLIT,
+        ),
+        Misconception(
+            "batch flattened",
+            lambda x: x.swapaxes(1, 2).reshape(-1, x.shape[1] * x.shape[3]),
+            "The tokens are right, and those of all sentences became one list. Keep the batch: (B, T, H·K).",
+            SPLIT,
+        ),
+        Misconception(
+            "two heads, always",
+            lambda x: np.concatenate([x[:, 0], x[:, 1]], axis=-1),
+            "You merged two heads. There are x.shape[1] of them, however many that is.",
             SPLIT,
         ),
         Misconception(
@@ -564,6 +637,73 @@ ONE_HEAD = Exercise(
             SEPARATE,
         ),
         Misconception(
+            "roles swapped",
+            lambda x, w_q, w_k, w_v, heads, h: one_head(x, w_k, w_q, w_v, heads, h),
+            "You computed k qᵀ, or turned the scores round, so the keys ask. Rows of the scores belong to queries: q kᵀ.",
+            PAIRS,
+        ),
+        Misconception(
+            "queries twice",
+            lambda x, w_q, w_k, w_v, heads, h: one_head(x, w_q, w_q, w_v, heads, h),
+            "Queries are compared with queries here. The keys have a matrix of their own: x @ w_k, this head's columns.",
+            ROLES,
+        ),
+        Misconception(
+            "scaled after the softmax",
+            lambda x, w_q, w_k, w_v, heads, h: (
+                _of_head(scale=lambda width, heads: 1.0)(x, w_q, w_k, w_v, heads, h) / np.sqrt(w_q.shape[1] // heads)
+            ),
+            "You divided after the softmax, so the weights no longer sum to 1. The scores are divided, then comes the softmax.",
+            SEPARATE,
+        ),
+        Misconception(
+            "multiplied by the root",
+            _of_head(scale=lambda width, heads: width**-0.5),
+            "You multiplied by the root of the head's width. Dividing by it keeps the scores from growing.",
+            SEPARATE,
+        ),
+        Misconception(
+            "scale of the number of tokens",
+            lambda x, w_q, w_k, w_v, heads, h: _of_head(scale=lambda width, heads: np.sqrt(len(x)))(
+                x, w_q, w_k, w_v, heads, h
+            ),
+            "You divided by the root of the number of tokens. What counts is how many terms a dot product has: the head's width.",
+            SEPARATE,
+        ),
+        Misconception(
+            "number and width mixed up",
+            _of_head(
+                pick=lambda d, heads, h: slice(h * heads, (h + 1) * heads), scale=lambda width, heads: np.sqrt(heads)
+            ),
+            "Your block has `heads` columns. `heads` is the number of blocks; a block is D / heads columns wide.",
+            COLUMNS,
+        ),
+        Misconception(
+            "one column short",
+            _of_head(
+                pick=lambda d, heads, h: slice(h * (d // heads), (h + 1) * (d // heads) - 1),
+                scale=lambda width, heads: np.sqrt(width),
+            ),
+            "A column is missing at the end of your block. A slice stops before its end: h · width up to (h + 1) · width.",
+            COLUMNS,
+        ),
+        Misconception(
+            "rows that do not fit",
+            lambda x, w_q, w_k, w_v, heads, h: (
+                x @ np.split(w_q, heads)[h] if heads > 1 else one_head(x, w_q, w_k, w_v, 1, 0)
+            ),
+            "You cut rows of the matrices, and then the tokens do not fit any more. A head is a block of columns: w_q[:, …].",
+            COLUMNS,
+        ),
+        Misconception(
+            "weights instead of the output",
+            lambda x, w_q, w_k, w_v, heads, h: softmax(
+                x @ _block(w_q, heads, h) @ (x @ _block(w_k, heads, h)).T / np.sqrt(x.shape[1] // heads)
+            ),
+            "These are the weights of the head, (T, T). Its output is their weighted sum of values: weights @ v.",
+            SUM,
+        ),
+        Misconception(
             "softmax left out",
             lambda x, w_q, w_k, w_v, heads, h: (
                 (x @ _block(w_q, heads, h))
@@ -799,6 +939,48 @@ MULTI_HEAD = Exercise(
             KEEP,
         ),
         Misconception(
+            "scaled after the softmax",
+            _wrong_multi(scale=lambda q, d: 1.0, roles=lambda q, k, v, x, heads: (q, k, v / np.sqrt(q.shape[-1]))),
+            "You divided after the softmax, so the weights no longer sum to 1. The scores are divided, then comes the softmax.",
+            SEPARATE,
+        ),
+        Misconception(
+            "multiplied by the root",
+            _wrong_multi(scale=lambda q, d: q.shape[-1] ** 0.5),
+            "You multiplied by the root of the head's width. Dividing by it keeps the scores from growing.",
+            SEPARATE,
+        ),
+        Misconception(
+            "scale of the number of tokens",
+            _wrong_multi(scale=lambda q, d: q.shape[-2] ** -0.5),
+            "You divided by the root of the number of tokens. What counts is how many terms a dot product has: D / H.",
+            SEPARATE,
+        ),
+        Misconception(
+            "heads averaged",
+            _wrong_multi(merge=lambda y: np.tile(y.mean(axis=1), (1, 1, y.shape[1]))),
+            "You averaged the heads before the last matrix, so that what each of them found is lost. They stand side by side.",
+            MIX,
+        ),
+        Misconception(
+            "weights averaged",
+            _wrong_multi(weigh=lambda s: softmax(s).mean(axis=1, keepdims=True)),
+            "You averaged the weights of the heads: all of them look at the same words. Each keeps its own weights.",
+            KEEP,
+        ),
+        Misconception(
+            "mixed too early",
+            lambda x, w_q, w_k, w_v, w_o, heads: multi_head(x, w_q, w_k, w_v @ w_o, np.eye(len(w_o)), heads),
+            "W_O was multiplied before the heads did their work. It mixes what they found: merge first, then @ w_o.",
+            MIX,
+        ),
+        Misconception(
+            "queries twice",
+            lambda x, w_q, w_k, w_v, w_o, heads: multi_head(x, w_q, w_q, w_v, w_o, heads),
+            "Queries are compared with queries here. The keys have a matrix of their own: x @ w_k.",
+            ROLES,
+        ),
+        Misconception(
             "scores added up",
             _wrong_multi(weigh=lambda s: softmax(np.broadcast_to(s.sum(axis=1, keepdims=True), s.shape))),
             "You added the scores of the heads before the softmax: all heads look at the same words. Each keeps its own.",
@@ -825,7 +1007,8 @@ MULTI_HEAD = Exercise(
         Misconception(
             "overflow",
             _wrong_multi(weigh=_unsafe_softmax),
-            "exp of a large score is infinity, and infinity / infinity is NaN. Subtract each row's maximum first.",
+            "exp of a large score is infinity, and infinity / infinity is NaN. (With one maximum for all rows, a whole row "
+            "becomes 0, and 0 / 0 is NaN too.) Subtract from each row its own maximum first.",
             ROWS,
         ),
     ),
@@ -901,6 +1084,30 @@ PRICE = Exercise(
             "additions too",
             lambda: [4 * 512**2, 4 * 512**2, 102_400, 102_400, 800, 100],
             "You counted additions as well, as many papers do. Here only multiplications are asked for: half of it.",
+            COST,
+        ),
+        Misconception(
+            "parameters of one head",
+            lambda: [4 * 512 * 64, 4 * 512**2, 51_200, 51_200, 800, 100],
+            "For the parameters of A you counted one head of 64 columns. There are eight, and together they have 512.",
+            COST,
+        ),
+        Misconception(
+            "narrow last matrix",
+            lambda: [3 * 512**2 + 512 * 64, 4 * 512**2, 51_200, 51_200, 800, 100],
+            "W_O of A is too small in yours: it meets all eight heads side by side, so it has 512 rows, and 512 columns.",
+            COST,
+        ),
+        Misconception(
+            "one matrix of four",
+            lambda: [512**2, 512**2, 51_200, 51_200, 800, 100],
+            "You counted one matrix. There are four of that size: W_q, W_k, W_v and W_O.",
+            COST,
+        ),
+        Misconception(
+            "one query of ten",
+            lambda: [4 * 512**2, 4 * 512**2, 10 * 512, 10 * 512, 80, 10],
+            "Your scores and weights are those of one query. Each of the ten tokens asks: 10 × 10 pairs.",
             COST,
         ),
         Misconception(
@@ -994,6 +1201,13 @@ FROM_TORCH = Exercise(
             "reshaped instead of transposed",
             lambda i, o: (*i.reshape(len(o), -1).chunk(3, dim=1), o.T),
             "A reshape to (D, 3·D) has the shape of the transpose, and other numbers in other places. Use .T.",
+            TORCH,
+        ),
+        Misconception(
+            "reshaped after the transpose",
+            lambda i, o: (*i.T.reshape(3, len(o), len(o)), o.T),
+            "After .T the three parts stand side by side, and a reshape to (3, D, D) cuts through all of them. "
+            "Cut first, then transpose each part.",
             TORCH,
         ),
         Misconception(
@@ -1136,11 +1350,25 @@ def _no_head_axis(scores: Tensor, mask: Tensor | None) -> Tensor:
     return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), dim=-1)
 
 
+def _masks_repeated(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    repeated = mask.repeat(scores.shape[1], 1, 1).reshape(scores.shape)
+    return torch.softmax(scores.masked_fill(~repeated, -math.inf), dim=-1)
+
+
 class _NoBiases(MultiHead):
     def __init__(self, d_model: int, heads: int):
         super().__init__(d_model, heads)
         for name in ("w_q", "w_k", "w_v", "w_o"):
             setattr(self, name, nn.Linear(d_model, d_model, bias=False))
+
+
+class _Narrow(nn.Module):
+    def __init__(self, d_model: int, heads: int):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_model // heads) for _ in range(3))
+        self.w_o = nn.Linear(d_model, d_model)
 
 
 class _PlainList(nn.Module):
@@ -1292,6 +1520,18 @@ MULTI_HEAD_MODULE = Exercise(
             CROSS,
         ),
         Misconception(
+            "keys from x",
+            _parts(sources=lambda x, m: (x, x, m)),
+            "The keys come from x. What is looked at and what is read belong together: keys and values from memory.",
+            CROSS,
+        ),
+        Misconception(
+            "all from memory",
+            _parts(sources=lambda x, m: (m, m, m)),
+            "The queries come from memory too, so x is never asked. The tokens of x ask: queries from x.",
+            CROSS,
+        ),
+        Misconception(
             "memory asks",
             _parts(sources=lambda x, m: (m, x, x)),
             "The two are swapped: memory asks and x is read. The output needs a row for each token of x.",
@@ -1322,6 +1562,12 @@ MULTI_HEAD_MODULE = Exercise(
             PADDING,
         ),
         Misconception(
+            "mask added",
+            _parts(weigh=lambda s, mask: torch.softmax(s if mask is None else s + mask[:, None], dim=-1)),
+            "You added True and False as 1 and 0: hidden words lose only a little. What is hidden needs a score of −∞.",
+            PADDING,
+        ),
+        Misconception(
             "mask after the softmax",
             _parts(weigh=_masked_after),
             "You hid weights after the softmax, and what they took is missing: the rest no longer sums to 1.",
@@ -1333,6 +1579,19 @@ MULTI_HEAD_MODULE = Exercise(
             "(B, T, S) against (B, H, T, S): torch lines up sentences with heads, silently where their numbers agree. "
             "The mask needs an axis for the heads: mask[:, None].",
             SEPARATE,
+        ),
+        Misconception(
+            "masks in the order of the heads",
+            _parts(weigh=_masks_repeated),
+            "You repeated the masks as a block (1, 2, 1, 2, …), while the heads of one sentence follow each other (1, 1, 2, 2, …). "
+            "repeat_interleave does it, or keep batch and heads as two axes and use mask[:, None].",
+            SEPARATE,
+        ),
+        Misconception(
+            "layers as narrow as a head",
+            _Narrow,
+            "Your w_q, w_k and w_v are only one head wide. Each makes all heads at once: nn.Linear(d_model, d_model).",
+            COLUMNS,
         ),
         Misconception(
             "no biases",
@@ -1430,6 +1689,20 @@ READ_HEADS = Exercise(
             "weights and mean believed",
             lambda: ["animal", "tired", "The", True, True],
             "Two things: weight times value is what arrives, not the weight alone; and a mean over heads hides which head "
+            "looked where.",
+            MISLEAD,
+        ),
+        Misconception(
+            "claim and mean believed",
+            lambda: ["animal", "tired", "animal", True, True],
+            "The three words are right. Now the claims: if “animal” contributes most, what does the long look at “The” prove? "
+            "And could a single head, half and half, have given the same mean?",
+            MISLEAD,
+        ),
+        Misconception(
+            "word wrong, mean believed",
+            lambda: ["animal", "tired", "The", False, True],
+            "Two things: what arrives is weight times value, so compute all three; and a mean over heads hides which head "
             "looked where.",
             MISLEAD,
         ),

@@ -80,6 +80,30 @@ COUNT_PAIRS = Exercise(
             "You counted what is masked. In this course True means: may attend.",
             TRIANGLE,
         ),
+        Misconception(
+            "third query without itself",
+            lambda: [15, 2, 14, 10],
+            "The third query sees two tokens before it, and itself.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "padding alone",
+            lambda: [15, 3, 20, 10],
+            "For the third number you took a column from all 25 pairs. The future is hidden too: take it from the causal mask.",
+            BROADCAST,
+        ),
+        Misconception(
+            "row and column",
+            lambda: [15, 3, 9, 10],
+            "You took too much away for padding. In the causal mask only the last query sees token 5, so one True entry is lost.",
+            BROADCAST,
+        ),
+        Misconception(
+            "row gone, diagonal kept",
+            lambda: [15, 3, 10, 15],
+            "Two things: padding takes a column away and no row; and to mask j ≥ i hides the token itself as well.",
+            BROADCAST,
+        ),
     ),
     prediction=True,
 )
@@ -193,6 +217,36 @@ SEE_THE_PAST = Exercise(
             "This is M, the matrix to add to the scores: also right, elsewhere. Here the mask itself is asked for, in booleans.",
             INFINITY,
         ),
+        Misconception(
+            "the future, lined up at the start",
+            lambda T, S: np.triu(np.ones((T, S), dtype=bool)),
+            "np.triu keeps the upper triangle: each query sees itself and the future. Rows are queries: True where j ≤ i, which np.tril keeps.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "moved to the other side",
+            lambda T, S: np.tri(T, S, T - S, dtype=bool),
+            "Right for T = S. With older tokens before them the triangle moves to the right, by S - T, and yours moves to the left.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "older tokens hidden",
+            lambda T, S: np.hstack([np.zeros((T, S - T), dtype=bool), np.tri(T, dtype=bool)]),
+            "The triangle stands in the right place, and the older tokens before it are hidden. They are the past: True.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "itself alone",
+            lambda T, S: np.eye(T, S, S - T, dtype=bool),
+            "Each query sees itself alone here. It sees all tokens before it as well.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "queries and keys exchanged",
+            lambda T, S: np.tri(S, T, dtype=bool),
+            "T and S are exchanged: there are T rows, for the queries, and S columns, for the keys.",
+            TRIANGLE,
+        ),
     ),
     alternatives=(
         lambda T, S: np.tri(T, S, S - T, dtype=bool),
@@ -231,10 +285,10 @@ def _token_cases(draw: Draw) -> list[Case]:
     unusual[:, 1] = 0
     return [
         Case(plain, (sentences([3, 1], 3, 0), 0)),
-        Case(plain, (sentences([4, 2, 3], 4, 0), 0)),
+        Case(plain, (sentences([2, 4, 3], 4, 0), 0)),
         Case(plain, (sentences([3, 2, 1], 3, 0), 0), "as many sentences as words, where a missing axis goes unnoticed"),
         Case(other, (unusual, 7), "padding is 7, and 0 is a word"),
-        Case(left, (sentences([5, 2, 4], 5, 0, at_end=False), 0), "the sentences end together"),
+        Case(left, (sentences([2, 5, 4], 5, 0, at_end=False), 0), "the sentences end together"),
     ]
 
 
@@ -349,6 +403,54 @@ BATCH_MASK = Exercise(
             "(T, T) & (B, T) lines sentences up with queries. Padding needs an axis for the queries: (B, 1, T).",
             BROADCAST,
         ),
+        Misconception(
+            "zeros and ones",
+            lambda tokens, pad: batch_mask(tokens, pad).astype(int),
+            "The pattern is right, in numbers. A mask is made of booleans, so that & and ~ mean what they say.",
+            BROADCAST,
+        ),
+        Misconception(
+            "zeros and infinities",
+            lambda tokens, pad: np.where(batch_mask(tokens, pad), 0.0, -np.inf),
+            "This is M, the matrix to add to the scores: also right, elsewhere. Here the mask itself is asked for, in booleans.",
+            INFINITY,
+        ),
+        Misconception(
+            "only padding is seen",
+            _tokens_by(lambda past, word: past & word[:, None, :], np.equal),
+            "You allowed what is padding and hid the words: == where != belongs.",
+            BROADCAST,
+        ),
+        Misconception(
+            "the future without the token",
+            _tokens_by(lambda past, word: ~past & word[:, None, :]),
+            "Yours allows the future alone. The triangle is True where a query may attend: to itself and the past.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "either, not both",
+            _tokens_by(lambda past, word: past ^ word[:, None, :]),
+            "^ is True where exactly one of the masks allows a pair. Both must: &.",
+            BROADCAST,
+        ),
+        Misconception(
+            "every token sees itself",
+            _tokens_by(lambda past, word: past & word[:, None, :] | np.eye(len(past), dtype=bool)),
+            "You let padded tokens see themselves, perhaps to avoid empty rows. Nobody may read padding, not even padding.",
+            EMPTY,
+        ),
+        Misconception(
+            "an axis for heads",
+            lambda tokens, pad: batch_mask(tokens, pad)[:, None],
+            "The mask is right, with one axis too many: (B, 1, T, T) is for several heads. Here (B, T, T) is asked for.",
+            BROADCAST,
+        ),
+        Misconception(
+            "first sentence for all",
+            lambda tokens, pad: batch_mask(np.broadcast_to(tokens[:1], tokens.shape), pad),
+            "Every sentence got the padding of the first. Each has its own: tokens != pad, with an axis for the queries.",
+            BROADCAST,
+        ),
     ),
     alternatives=(
         _batch_loops,
@@ -369,11 +471,9 @@ def masked_weights(scores: Array, mask: Array) -> Array:
     scores is (..., T, S). mask is boolean, True = may attend, and broadcasts to the scores' shape.
     Return the weights, of the scores' shape. Each row sums to 1; a row that may attend to nothing gets zeros, not NaN.
     """
-    scores = np.where(mask, scores, -np.inf)
-    largest = scores.max(axis=-1, keepdims=True)
-    exps = np.exp(scores - np.where(np.isneginf(largest), 0.0, largest))
-    total = exps.sum(axis=-1, keepdims=True)
-    return exps / np.where(total == 0, 1.0, total)
+    some = mask.any(axis=-1, keepdims=True)  # False where a row may attend to nothing
+    hidden = np.where(some, -np.inf, 0.0)  # such a row gets scores that softmax can bear, and zeros afterwards
+    return np.where(some, softmax(np.where(mask, scores, hidden)), 0.0)
 
 
 NO_KEYS = "a row that may attend to nothing"
@@ -383,6 +483,7 @@ def _weights_cases(draw: Draw) -> list[Case]:
     some, many, large = "masked keys get nothing, each row sums to 1", "masks that broadcast", "large scores"
     empty = draw.mask(4, 3)
     empty[1] = False
+    apart = np.array([[900.0], [-900.0], [0.0]])
     batch = draw.mask(2, 3, 4)
     batch[1] = False
     return [
@@ -393,6 +494,7 @@ def _weights_cases(draw: Draw) -> list[Case]:
         Case(large, (draw.rng.uniform(-200, 200, (3, 4)), draw.mask(3, 4)), "scores from -200 to 200"),
         Case(large, (1000 + draw(3, 4, size=20), draw.mask(3, 4)), "all scores near 1000"),
         Case(large, (draw(3, 4, size=20) - 1000, draw.mask(3, 4)), "all scores near -1000"),
+        Case(large, (draw(3, 4) + apart, draw.mask(3, 4)), "rows near 900, -900 and 0"),
         Case(NO_KEYS, (draw(4, 3), empty), "the second query may attend to nothing"),
         Case(NO_KEYS, (draw(2, 3, 4), batch), "the second sentence is all padding"),
     ]
@@ -425,6 +527,12 @@ def _too_much_to_exp(scores: Array, mask: Array) -> Array:
 def _bare_exp(scores: Array, mask: Array) -> Array:
     exps = np.exp(scores) * mask
     return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def _one_maximum(scores: Array, mask: Array) -> Array:
+    exps = np.exp(scores - scores.max()) * mask
+    total = exps.sum(axis=-1, keepdims=True)
+    return exps / np.where(total == 0, 1.0, total)
 
 
 def _over_the_queries(scores: Array, mask: Array) -> Array:
@@ -462,6 +570,7 @@ MASKED_WEIGHTS = Exercise(
     id="07.4",
     title="A softmax that looks at the mask",
     answer="course_lib.exercises.u07.masked_weights",
+    given=("softmax",),
     minutes=12,
     outcomes=("07-c",),
     checks=(
@@ -523,7 +632,7 @@ MASKED_WEIGHTS = Exercise(
         Misconception(
             "infinity times zero",
             _quiet(lambda scores, mask: softmax(scores + (1.0 - mask) * -np.inf)),
-            "0 times ∞ is NaN, so every allowed score became NaN. Choose with np.where instead of multiplying.",
+            "Every weight is NaN: 0 times ∞ is NaN, and so is ∞ - ∞. Hidden scores become -∞, with a minus, and np.where chooses them.",
             INFINITY,
         ),
         Misconception(
@@ -573,6 +682,42 @@ MASKED_WEIGHTS = Exercise(
             _mask_as_index,
             "`scores[~mask]` needs a mask of the scores' own shape. np.where(mask, …, …) broadcasts, and takes (B, 1, S) as well.",
             BROADCAST,
+        ),
+        Misconception(
+            "one maximum for all rows",
+            _one_maximum,
+            "You subtracted the largest score of the whole table: in rows far below it every exponential is 0. Each row has its own maximum.",
+            INFINITY,
+        ),
+        Misconception(
+            "zeroed, then masked",
+            lambda scores, mask: softmax(scores * mask) * mask,
+            "Multiplied by the mask, hidden scores become 0, and exp(0) = 1 stays in the sum: the rows no longer sum to 1. Hidden scores become -∞.",
+            INFINITY,
+        ),
+        Misconception(
+            "lowest of the others",
+            lambda scores, mask: softmax(np.where(mask, scores, scores.min())),
+            "You gave hidden keys the lowest score there is, and they still take their share. Only -∞ gets nothing.",
+            INFINITY,
+        ),
+        Misconception(
+            "mask as a number",
+            lambda scores, mask: softmax(scores + mask),
+            "You added True and False as 1 and 0: hidden keys lose only a little. What is hidden needs a score of -∞.",
+            INFINITY,
+        ),
+        Misconception(
+            "only the allowed scores",
+            lambda scores, mask: softmax(scores[np.broadcast_to(mask, scores.shape)]),
+            "scores[mask] is one long row of all allowed scores: the table is gone. Hide with np.where, which keeps the shape.",
+            BROADCAST,
+        ),
+        Misconception(
+            "first axis",
+            _quiet(lambda scores, mask: softmax(np.where(mask, scores, -np.inf), axis=0)),
+            "Your softmax runs along the first axis. It runs along the last one, over the keys of each query.",
+            INFINITY,
         ),
     ),
     alternatives=(
@@ -787,6 +932,84 @@ DECODER_ATTENTION = Exercise(
             "You multiplied the weights with the keys. Keys are for finding; what is handed out are the values.",
             PREFIXES,
         ),
+        Misconception(
+            "multiplied by the root",
+            _decoder(scale=lambda q, v: np.sqrt(q.shape[-1])),
+            "You multiplied by √d_k. Dividing by it keeps the scores from growing.",
+            INFINITY,
+        ),
+        Misconception(
+            "scaled by the number of tokens",
+            _decoder(scale=lambda q, v: 1 / np.sqrt(q.shape[-2])),
+            "You divided by the root of the number of tokens. The scale is the root of the width of queries and keys, √d_k.",
+            INFINITY,
+        ),
+        Misconception(
+            "weights divided",
+            _decoder(
+                scale=lambda q, v: 1.0,
+                weigh=lambda scores, mask: masked_weights(scores, mask),
+                read=lambda k, v, word: v / np.sqrt(k.shape[-1]),
+            ),
+            "You divided after the softmax, so the weights no longer sum to 1. The scores are divided, before it.",
+            INFINITY,
+        ),
+        Misconception(
+            "roles swapped",
+            lambda q, k, v, word: decoder_attention(k, q, v, word),
+            "You computed k qᵀ, so the keys ask. Rows of the scores belong to queries: q kᵀ.",
+            PREFIXES,
+        ),
+        Misconception(
+            "all axes turned",
+            lambda q, k, v, word: masked_weights(q @ k.T, word) @ v,
+            "k.T turns all three axes, the batch too. Only the last two change places: k.swapaxes(-1, -2).",
+            BROADCAST,
+        ),
+        Misconception(
+            "no axis for the queries",
+            lambda q, k, v, word: np.tri(q.shape[1], dtype=bool) & word,
+            "(T, T) & (B, T) lines sentences up with queries. Padding needs an axis for the queries: word[:, None, :].",
+            BROADCAST,
+        ),
+        Misconception(
+            "mask the wrong way round",
+            _decoder(mask=lambda past, word: ~(past & word[:, None, :])),
+            "The mask is the wrong way round: in this course True means may attend.",
+            TRIANGLE,
+        ),
+        Misconception(
+            "only padding is read",
+            _decoder(mask=lambda past, word: past & ~word[:, None, :]),
+            "`word` is True on words already: with ~ you hide them and leave the padding.",
+            BROADCAST,
+        ),
+        Misconception(
+            "one step ahead",
+            _decoder(mask=lambda past, word: np.tri(len(past), k=1, dtype=bool) & word[:, None, :]),
+            "Your queries see one key too many: the very token that they are to predict.",
+            SPOIL,
+        ),
+        Misconception(
+            "softmax twice",
+            _decoder(weigh=lambda scores, mask: masked_weights(softmax(scores), mask)),
+            "You took the softmax twice, first without the mask. masked_weights wants scores.",
+            INFINITY,
+        ),
+        Misconception(
+            "padded keys set to 0",
+            lambda q, k, v, word: _decoder(mask=lambda past, word: past)(q, k * word[..., None], v, word),
+            "You set the keys of padding to 0: then its scores are 0, and exp(0) = 1 takes its share. Mask its scores.",
+            BROADCAST,
+        ),
+        Misconception(
+            "weights instead of the output",
+            lambda q, k, v, word: masked_weights(
+                q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), np.tri(q.shape[1], dtype=bool) & word[:, None, :]
+            ),
+            "These are the weights, (B, T, T). One step is left: weights @ v.",
+            PREFIXES,
+        ),
     ),
     alternatives=(
         _prefix_by_prefix,
@@ -812,11 +1035,11 @@ def who_moved(before: Array, after: Array) -> Array:
     return moved.T
 
 
-def _moves(draw: Draw, sees: Array, D: int, size: float = 1.0) -> tuple[Array, Array]:
-    """Outputs before and after, where output i moves by `size`, in its last number alone, if it sees token j."""
+def _moves(draw: Draw, sees: Array, D: int, size: float = 1.0, number: int = -1) -> tuple[Array, Array]:
+    """Outputs before and after, where output i moves by `size`, in one number alone, if it sees token j."""
     before = draw.rng.integers(1, 9, (len(sees), D)).astype(float)
     after = np.broadcast_to(before, (len(sees), *before.shape)).copy()
-    after[..., -1] += size * sees.T
+    after[..., number] += size * sees.T
     return before, after
 
 
@@ -829,7 +1052,7 @@ def _experiment_cases(draw: Draw) -> list[Case]:
     everything = draw(4, 4, 3)
     return [
         Case(plain, _moves(draw, np.tri(3, dtype=bool), 2), "nothing leaks"),
-        Case(plain, _moves(draw, late, 3, size=-1.0), "output 2 sees token 4"),
+        Case(plain, _moves(draw, late, 3, size=-1.0, number=0), "output 2 sees token 4"),
         Case(plain, (draw(4, 3), everything), "everybody sees everybody"),
         Case(small, _moves(draw, np.tri(4, dtype=bool), 3, size=-1e-9), "moves of 0.000000001, downwards"),
         Case(small, (before, after), "one number moves up and another down by as much"),
@@ -902,6 +1125,42 @@ WHO_MOVED = Exercise(
             "its own output only",
             lambda before, after: np.diag((after != before).any(axis=-1).diagonal()),
             "You looked at output j when token j was changed. The leak is in the others: all pairs.",
+            LEAK,
+        ),
+        Misconception(
+            "compared with another output",
+            lambda before, after: (after != before[:, None]).any(axis=-1),
+            "You compared output i of an experiment with output j of before. Each is compared with itself as it was: after[j, i] with before[i].",
+            LEAK,
+        ),
+        Misconception(
+            "first number only",
+            lambda before, after: (after[..., 0] != before[:, 0]).T,
+            "You looked at the first number of each output. Any of its numbers may have moved: .any(axis=-1).",
+            LEAK,
+        ),
+        Misconception(
+            "last number only",
+            lambda before, after: (after[..., -1] != before[:, -1]).T,
+            "You looked at the last number of each output. Any of its numbers may have moved: .any(axis=-1).",
+            LEAK,
+        ),
+        Misconception(
+            "over the outputs",
+            lambda before, after: (after != before).any(axis=1),
+            "Your any ran over the outputs, and what is left are experiments and numbers. It runs over the numbers of an output: axis=-1.",
+            LEAK,
+        ),
+        Misconception(
+            "zeros and ones",
+            lambda before, after: who_moved(before, after).astype(int),
+            "The table is right, in numbers. It is to be made of booleans, like a mask.",
+            LEAK,
+        ),
+        Misconception(
+            "one answer for all",
+            lambda before, after: (after != before).any(),
+            "This is one answer for the whole experiment. The table has one for each pair of output and token.",
             LEAK,
         ),
     ),
@@ -982,6 +1241,42 @@ WHICH_LEAK = Exercise(
             "everything leaks",
             _guess(1, 2, 3, 4, 5, 6),
             "exp(-∞) is exactly 0, and 0 times a value adds nothing: program 1 cannot leak.",
+            LEAK,
+        ),
+        Misconception(
+            "nothing leaks",
+            _guess(),
+            "Three of them leak. Begin with 2: exp(0) is 1, so the future gets weight.",
+            INFINITY,
+        ),
+        Misconception(
+            "only the scores of 0",
+            _guess(2),
+            "2 is right. Now 3: whose scores are in the sum that the softmax divides by? And 6: what does the second layer read?",
+            LEAK,
+        ),
+        Misconception(
+            "only the late mask",
+            _guess(3),
+            "3 is right. Now 2: exp(0) is 1. And 6: the last output of layer 1 knows the last token, and layer 2 reads it.",
+            LEAK,
+        ),
+        Misconception(
+            "late masks swapped",
+            _guess(2, 4, 6),
+            "3 and 4 are turned around: dividing each row by its sum is what cancels the denominator with the future in it.",
+            LEAK,
+        ),
+        Misconception(
+            "only minus infinity is safe",
+            _guess(2, 3, 4, 5, 6),
+            "Two are too strict: dividing by the sum in 4 cancels the future again, and exp(-1e9) in 5 is exactly 0.",
+            LEAK,
+        ),
+        Misconception(
+            "upside down",
+            _guess(1, 4, 5),
+            "All six are turned around: True says that something leaks.",
             LEAK,
         ),
     ),

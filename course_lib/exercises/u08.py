@@ -66,6 +66,24 @@ CLOCKS_BY_HAND = Exercise(
             CLOCKS,
         ),
         Misconception(
+            "the last pair has 1/base",
+            lambda: [0, 1, 0, 1, 1, 0.01],
+            "Your second rate is 1/base. With i = 1 the exponent is 2i/D = 2/4, not 1: the slowest pair only comes near 1/base.",
+            CLOCKS,
+        ),
+        Misconception(
+            "slow first",
+            lambda: [0, 1, 0, 1, 0.1, 1],
+            "The first pair is the fastest: its exponent is 0, so its rate is 1. Later pairs turn slower.",
+            CLOCKS,
+        ),
+        Misconception(
+            "exponents for rates",
+            lambda: [0, 1, 0, 1, 0, 0.5],
+            "0 and 1/2 are the exponents 2i/D. The rates are 1 / base^0 and 1 / base^(1/2).",
+            CLOCKS,
+        ),
+        Misconception(
             "cosine first",
             lambda: [1, 0, 1, 0, 1, 0.1],
             "Sine stands in the even columns, 0, 2, …, and cosine in the odd ones: yours are swapped.",
@@ -128,6 +146,13 @@ def _waves(angle: Callable[[Array, Array, int, float], Array], swap: bool = Fals
 def _halves(length: int, d_model: int, base: float) -> Array:
     table = sinusoid_table(length, d_model, base)
     return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
+
+
+def _ends_with_cosine(length: int, d_model: int, base: float) -> Array:
+    table = sinusoid_table(length, d_model, base)
+    if d_model % 2:
+        table[:, -1] = np.cos(np.arange(length) / base ** ((d_model - 1) / d_model))
+    return table
 
 
 def _odd_crashes(length: int, d_model: int, base: float) -> Array:
@@ -202,6 +227,32 @@ SINUSOID_TABLE = Exercise(
             "multiplied",
             _waves(lambda t, c, d, base: t * base ** (2 * (c // 2) / d)),
             "You multiplied by base^(2i/D). The position is divided by it: later pairs turn slower.",
+            CLOCKS,
+        ),
+        Misconception(
+            "brackets missing",
+            _waves(lambda t, c, d, base: t / base**2 * (c // 2) / d),
+            "** binds before * and /: base ** 2 * i / d is base² · i / d. Put brackets around the exponent.",
+            CLOCKS,
+        ),
+        Misconception(
+            "exponent 4i/D",
+            _waves(lambda t, c, d, base: t / base ** (4 * (c // 2) / d)),
+            "Your exponents are twice too large. If you wrote np.arange(0, d_model, 2), the 2 of 2i is in it already.",
+            CLOCKS,
+        ),
+        Misconception(
+            "sines only",
+            lambda length, d_model, base: np.sin(
+                np.arange(length)[:, None] / base ** (2 * (np.arange(d_model) // 2) / d_model)
+            ),
+            "There are sines in all columns. The odd columns have the cosine of the same angle.",
+            CLOCKS,
+        ),
+        Misconception(
+            "ends with a cosine",
+            _ends_with_cosine,
+            "With an odd width the last column is even, as it counts from 0: it has a sine.",
             CLOCKS,
         ),
         Misconception(
@@ -296,6 +347,24 @@ def _halves_turned(pe: Array, k: int, base: float) -> Array:
     return np.concatenate(_right_turn(pe[:, :half], pe[:, half:], angle), axis=1)
 
 
+def _new_sine_too_soon(pe: Array, k: int, base: float) -> Array:
+    angle = k / base ** (np.arange(0, pe.shape[1], 2) / pe.shape[1])
+    pe[:, 0::2] = pe[:, 0::2] * np.cos(angle) + pe[:, 1::2] * np.sin(angle)
+    pe[:, 1::2] = pe[:, 1::2] * np.cos(angle) - pe[:, 0::2] * np.sin(angle)
+    return pe
+
+
+def _by_one_function(find: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    """The angle of each clock from an inverse function that sees half of the clock."""
+
+    def move(pe: Array, k: int, base: float) -> Array:
+        d = pe.shape[1]
+        angle = find(pe[:, 0::2], pe[:, 1::2]) + k / base ** (np.arange(0, d, 2) / d)
+        return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(pe.shape)
+
+    return move
+
+
 def _by_matrix(pe: Array, k: int, base: float) -> Array:
     d = pe.shape[1]
     r = np.zeros((d, d))
@@ -356,6 +425,60 @@ MOVE_ON = Exercise(
             CLOCKS,
         ),
         Misconception(
+            "base ignored",
+            _turned(_right_turn, lambda k, d, base: k / 10_000.0 ** (np.arange(0, d, 2) / d)),
+            "10000 stands in your formula, whatever base is given.",
+            CLOCKS,
+        ),
+        Misconception(
+            "k ignored",
+            _turned(_right_turn, lambda k, d, base: 1 / base ** (np.arange(0, d, 2) / d)),
+            "Your clocks turn by one step, whatever k is: the angle is k times the rate.",
+            SHIFT,
+        ),
+        Misconception(
+            "sine and cosine swapped",
+            _turned(lambda s, c, a: _right_turn(s, c, a)[::-1]),
+            "The new cosines stand in the even columns. As in the table, even columns have the sine.",
+            CLOCKS,
+        ),
+        Misconception(
+            "in place, and the new sine used too soon",
+            _new_sine_too_soon,
+            "You wrote the new sine over the old one, in the caller's array, and then made the cosine from it: both need the old pair.",
+            SHIFT,
+        ),
+        Misconception(
+            "the new sine used too soon",
+            lambda pe, k, base: _new_sine_too_soon(pe.copy(), k, base),
+            "You wrote the new sine over the old one, and then made the new cosine from it. Both need the old pair.",
+            SHIFT,
+        ),
+        Misconception(
+            "a new table",
+            lambda pe, k, base: sinusoidal(len(pe), pe.shape[1], base=base, start=k),
+            "You made a new table, as if row r stood at position r. Nobody says where the rows stand: turn each as it is.",
+            SHIFT,
+        ),
+        Misconception(
+            "arcsin",
+            _by_one_function(lambda s, c: np.arcsin(s)),
+            "arcsin finds the angle on one half of the clock only. No angle is needed: turn the pair (sin, cos) itself.",
+            SHIFT,
+        ),
+        Misconception(
+            "arctan",
+            _by_one_function(lambda s, c: np.arctan(s / c)),
+            "arctan(sin / cos) cannot tell a clock from the opposite one. No angle is needed: turn the pair itself.",
+            SHIFT,
+        ),
+        Misconception(
+            "transposed",
+            lambda pe, k, base: move_on(pe, k, base).T,
+            "Your positions are columns. Return them as rows, as they came: (T, D).",
+            SHIFT,
+        ),
+        Misconception(
             "both signs plus",
             _turned(lambda s, c, a: (s * np.cos(a) + c * np.sin(a), c * np.cos(a) + s * np.sin(a))),
             "One sign is wrong: cos(a + b) has a minus. With two pluses the pairs grow longer, and no rotation does that.",
@@ -408,8 +531,10 @@ def shuffle_gap(x: Array, p: Array, order: Array) -> float:
 
 def _gap_cases(draw: Draw) -> list[Case]:
     three, four, five = np.array([1, 2, 0]), np.array([2, 0, 3, 1]), np.array([3, 0, 4, 2, 1])
+    x, p = draw(3, 4), draw(3, 4)
     return [
-        Case("positions are noticed", (draw(3, 4), draw(3, 4), three)),
+        Case("positions are noticed", (x, p, three)),
+        Case("positions are noticed", (-x, -p, three), "the first case with all signs turned: the same gap"),
         Case("positions are noticed", (draw(4, 6), sinusoidal(4, 6), four), "sinusoids"),
         Case("with and without", (draw(4, 5), np.zeros((4, 5)), four), "no positions: the gap is 0"),
         Case("with and without", (draw(5, 7), np.tile(draw(1, 7), (5, 1)), five), "the same vector everywhere"),
@@ -458,13 +583,31 @@ NOTICES = Exercise(
         Misconception(
             "shuffled twice",
             _gap(lambda x, p, o: _of_shuffled(x, p, o)[o], lambda x, p, o: self_attention(x + p)),
-            "To undo a shuffle takes its inverse, np.argsort(order); to shuffle a second time is something else.",
+            "Both steps shuffle in one direction. Row i of the shuffled sentence is token order[i]: compare it with that token's row.",
             ORDER,
         ),
         Misconception(
             "added behind attention",
             _gap(lambda x, p, o: self_attention(x[o]) + p, lambda x, p, o: (self_attention(x) + p)[o]),
             "You added p behind the attention (or compared the inputs). Added before, it takes part in scores and values.",
+            NOTICE,
+        ),
+        Misconception(
+            "places shuffled",
+            _gap(lambda x, p, o: self_attention(x + p[o]), _then_shuffled),
+            "You shuffled the places, and the tokens stayed. The places stay, and the tokens move: x[order] + p.",
+            NOTICE,
+        ),
+        Misconception(
+            "positions on one side",
+            _gap(_of_shuffled, lambda x, p, o: self_attention(x)[o]),
+            "One of the two sentences has no positions. Both have: p is added to whatever tokens stand there.",
+            NOTICE,
+        ),
+        Misconception(
+            "signed",
+            lambda x, p, order: (_of_shuffled(x, p, order) - _then_shuffled(x, p, order)).max(),
+            "You took the largest difference with its sign. A large negative one counts as much: np.abs first.",
             NOTICE,
         ),
         Misconception(
@@ -533,14 +676,34 @@ def _parallel(draw: Draw, t: int, s: int, d: int) -> tuple[Array, Array]:
     return q, k
 
 
+def _either_way(args: tuple[Any, ...]) -> Callable[[Any], str]:
+    """A complaint about scores, unless they are right for turning one way or, queries and keys alike, the other."""
+    q, k, m, n, base = args
+    both = [rotary_scores(q, k, m, n, base), rotary_scores(q, k, -m, -n, base)]
+
+    def complaint(said: Any) -> str:
+        if not isinstance(said, np.ndarray) or said.shape != both[0].shape:
+            return f"With q of shape {q.shape} and k of shape {k.shape}, the scores should be an array {both[0].shape}."
+        if any(np.allclose(said, right, rtol=1e-4, atol=1e-5) for right in both):
+            return ""
+        return (
+            f"With q of shape {q.shape} and k of shape {k.shape}: the scores are not those of turned queries and keys. "
+            "Each pair is turned as a whole, by the sine and the cosine of its angle."
+        )
+
+    return complaint
+
+
 def _rotary_cases(draw: Draw) -> list[Case]:
     far = draw.rng.permutation(40)
     q, k = _parallel(draw, 2, 3, 4)
+    free = (draw(3, 6), draw(4, 6), np.arange(3.0) + 2, np.arange(4.0), 100.0)
     return [
         Case("tokens in a row", (q, k, np.arange(2.0) + 1, np.arange(3.0), 100.0)),
         Case("tokens in a row", (*_parallel(draw, 5, 4, 6), np.arange(5.0) + 2, np.arange(4.0), 10_000.0)),
         Case("any positions", (*_parallel(draw, 3, 5, 8), far[:3] + 0.0, far[3:8] + 0.0, 50.0), "far apart, unordered"),
         Case("any positions", (q, k, np.arange(2.0) + 31, np.arange(3.0) + 30, 100.0), "the first case, 30 later"),
+        Case("any queries and keys", free, complaint=_either_way(free)),
     ]
 
 
@@ -583,6 +746,27 @@ def _turn_at_rate(exponent: Callable[[int], Array]) -> Callable[[Array, Array, f
     return turn
 
 
+def _even_too_soon(x: Array, t: Array, base: float) -> Array:
+    x, angle = x.copy(), t[:, None] / base ** (np.arange(0, x.shape[1], 2) / x.shape[1])
+    x[:, 0::2] = x[:, 0::2] * np.cos(angle) - x[:, 1::2] * np.sin(angle)
+    x[:, 1::2] = x[:, 0::2] * np.sin(angle) + x[:, 1::2] * np.cos(angle)
+    return x
+
+
+def _two_pluses(x: Array, t: Array, base: float) -> Array:
+    angle = t[:, None] / base ** (np.arange(0, x.shape[1], 2) / x.shape[1])
+    even, odd = x[:, 0::2], x[:, 1::2]
+    turned = (even * np.cos(angle) + odd * np.sin(angle), even * np.sin(angle) + odd * np.cos(angle))
+    return np.stack(turned, axis=-1).reshape(x.shape)
+
+
+def _cosines_only(q: Array, k: Array, q_positions: Array, k_positions: Array, base: float) -> Array:
+    d = q.shape[1]
+    angle = (q_positions[:, None] - k_positions)[..., None] / base ** (np.arange(0, d, 2) / d)
+    products = (q[:, None] * k[None]).reshape(len(q), len(k), -1, 2).sum(-1)
+    return (products * np.cos(angle)).sum(-1) / np.sqrt(d)
+
+
 def _by_distance(q: Array, k: Array, q_positions: Array, k_positions: Array, base: float) -> Array:
     scores = np.zeros((len(q), len(k)))
     for i, m in enumerate(q_positions):
@@ -597,7 +781,7 @@ ROTARY_SCORES = Exercise(
     answer="course_lib.exercises.u08.rotary_scores",
     minutes=15,
     outcomes=("08-d",),
-    checks=(Check("tokens in a row", 2), Check("any positions", 2)),
+    checks=(Check("tokens in a row", 2), Check("any positions"), Check("any queries and keys")),
     cases=_rotary_cases,
     hints=(
         "Write a helper that turns the rows of one array by their positions, and use it for queries and for keys.",
@@ -671,6 +855,48 @@ ROTARY_SCORES = Exercise(
             "The scores are turned rightly, but not divided by √d_k (unit 05).",
             ROTARY,
         ),
+        Misconception(
+            "divided by d_k",
+            lambda q, k, m, n, base: rotary_scores(q, k, m, n, base) / np.sqrt(q.shape[1]),
+            "The scores are turned rightly, but divided by d_k. It is its root (unit 05).",
+            ROTARY,
+        ),
+        Misconception(
+            "weights",
+            lambda q, k, m, n, base: np.exp(s := rotary_scores(q, k, m, n, base)) / np.exp(s).sum(-1, keepdims=True),
+            "These are weights, behind the softmax. The scores were asked for.",
+            ROTARY,
+        ),
+        Misconception(
+            "transposed",
+            lambda q, k, m, n, base: rotary_scores(q, k, m, n, base).T,
+            "Queries are the rows, and keys the columns: q kᵀ is (T, S), yours is (S, T).",
+            ROTARY,
+        ),
+        Misconception(
+            "base ignored",
+            lambda q, k, m, n, base: rotary_scores(q, k, m, n, 10_000.0),
+            "10000 stands in your formula, whatever base is given.",
+            CLOCKS,
+        ),
+        Misconception(
+            "the new column used too soon",
+            _rotary_by(_even_too_soon),
+            "You wrote the new even columns over the old ones, and then made the odd ones from them. Both need the old pair.",
+            ROTARY,
+        ),
+        Misconception(
+            "two pluses",
+            _rotary_by(_two_pluses),
+            "One sign is wrong: the pair becomes (a cos − b sin, a sin + b cos). With two pluses its length changes.",
+            ROTARY,
+        ),
+        Misconception(
+            "cosines only",
+            _cosines_only,
+            "You multiplied each pair's product by a cosine. That holds for parallel pairs; others need the sine part too.",
+            ROTARY,
+        ),
     ),
     alternatives=(
         _rotary_by(_turn_as_complex),
@@ -718,6 +944,7 @@ ALIBI_PENALTY = Exercise(
         Case("two heads", (2, 3)),
         Case("more heads, other lengths", (4, 6)),
         Case("more heads, other lengths", (8, 5), "the slopes are 1/2, 1/4, … 1/256"),
+        Case("more heads, other lengths", (16, 4), "sixteen heads: the first slope is the root of 1/2"),
         Case("more heads, other lengths", (1, 2 + int(draw.rng.integers(5, 8))), "a single head"),
     ],
     hints=(
@@ -736,6 +963,42 @@ ALIBI_PENALTY = Exercise(
             "signed distance",
             _penalty(_slopes, lambda d: d),
             "You left i - j signed, so keys to the right are rewarded. Distance is |i - j|.",
+            ALIBI,
+        ),
+        Misconception(
+            "signed distance, the other way",
+            _penalty(_slopes, lambda d: -d),
+            "You left j - i signed, so keys to the left are rewarded. Distance is |i - j|.",
+            ALIBI,
+        ),
+        Misconception(
+            "with a mask",
+            lambda heads, length: alibi_penalty(heads, length) + np.triu(np.full((length, length), -np.inf), 1),
+            "You built the causal mask in. It stays apart: ALiBi says what distance costs, on both sides.",
+            ALIBI,
+        ),
+        Misconception(
+            "slopes in reverse",
+            _penalty(lambda h: _slopes(h)[::-1]),
+            "Your slopes are in reverse: the first head has the steepest, 2^(-8/H), the last one 2^(-8).",
+            ALIBI,
+        ),
+        Misconception(
+            "8 forgotten",
+            _penalty(lambda h: 2.0 ** (-np.arange(1, h + 1) / h)),
+            "The 8 is missing in the exponent: m_h = 2^(-8h/H), so the last slope is 2^(-8) for any number of heads.",
+            ALIBI,
+        ),
+        Misconception(
+            "whole exponents",
+            _penalty(lambda h: 2.0 ** (-8 * np.arange(1, h + 1) // h)),
+            "// rounds the exponent. With 16 heads the exponents are -1/2, -1, -3/2, …: divide with /.",
+            ALIBI,
+        ),
+        Misconception(
+            "one place too far",
+            _penalty(_slopes, lambda d: np.abs(d) + 1),
+            "Your distance starts at 1. From a token to itself it is 0, and costs nothing.",
             ALIBI,
         ),
         Misconception(
@@ -813,14 +1076,15 @@ def _measure_cases(draw: Draw) -> list[Case]:
         target = draw.rng.integers(0, 6, (b, t))
         predicted = np.repeat(target[None], seeds, axis=0)
         for seed in range(seeds):  # each seed errs often beyond, seldom inside, and each in its own number
-            for place in (*range(0, trained, 3), *range(trained, t, 2)):
+            past = [trained + step for step in (0, 1, 3, 6) if trained + step < t]
+            for place in (*range(0, trained, 3), *past):
                 row = (place + seed) % b
                 predicted[seed, row, place] += 1
-                predicted[seed, (row + 1) % b, place] += (place + 1 < t - seed) and place >= trained
+                predicted[seed, (row + 1) % b, place] += trained <= place < t - 3 * seed
         return Case(check, (predicted, target, trained), note)
 
     return [
-        case("one seed", 1, 3, 7, 4),
+        case("one seed", 1, 5, 7, 4),
         case("one seed", 1, 4, 12, 3, "far more places beyond than inside"),
         case("three seeds", 3, 5, 11, 4),
     ]
@@ -862,6 +1126,60 @@ MEASURE_LENGTHS = Exercise(
             "cut one place late",
             _shares(lambda r, n: r[:, :, : n + 1], lambda r, n: r[:, :, n + 1 :]),
             "You cut one place too late. Places 0 … trained - 1 were seen; place `trained` is the first that was not.",
+            MEASURE,
+        ),
+        Misconception(
+            "cut one place early",
+            _shares(lambda r, n: r[:, :, : n - 1], lambda r, n: r[:, :, n - 1 :]),
+            "You cut one place too early. `trained` places were seen, 0 … trained - 1: right[:, :, :trained] has all of them.",
+            MEASURE,
+        ),
+        Misconception(
+            "one place left out",
+            _shares(lambda r, n: r[:, :, :n], lambda r, n: r[:, :, n + 1 :]),
+            "Place `trained` counts nowhere. It is the first that was not seen, so beyond starts with it.",
+            MEASURE,
+        ),
+        Misconception(
+            "one place counted twice",
+            _shares(lambda r, n: r[:, :, : n + 1], lambda r, n: r[:, :, n:]),
+            "Place `trained` counts twice. A slice [:n] ends with place n - 1: inside is [:trained].",
+            MEASURE,
+        ),
+        Misconception(
+            "counted from the end",
+            _shares(lambda r, n: r[:, :, :n], lambda r, n: r[:, :, -n:]),
+            "[-trained:] takes the last `trained` places. Beyond are all places from `trained` on: [trained:].",
+            MEASURE,
+        ),
+        Misconception(
+            "all places inside",
+            _shares(lambda r, n: r, lambda r, n: r[:, :, n:]),
+            "Your first number counts all places. Inside are the places below `trained` only.",
+            MEASURE,
+        ),
+        Misconception(
+            "shares of the whole",
+            lambda predicted, target, trained: np.stack(
+                [
+                    (predicted == target)[:, :, cut].sum(axis=(1, 2)) / target.size
+                    for cut in (slice(trained), slice(trained, None))
+                ],
+                axis=1,
+            ),
+            "You divided both by the number of all places. Divide each part by the number of its own.",
+            MEASURE,
+        ),
+        Misconception(
+            "cut along the batch",
+            lambda predicted, target, trained: np.stack(
+                [
+                    (predicted == target)[:, :trained].mean(axis=(1, 2)),
+                    (predicted == target)[:, trained:].mean(axis=(1, 2)),
+                ],
+                1,
+            ),
+            "You cut the second axis, which is the batch. Places are the last axis: right[:, :, :trained].",
             MEASURE,
         ),
         Misconception(
@@ -962,6 +1280,24 @@ KEPT_BEYOND = Exercise(
             "ALiBi alone",
             lambda: [False, False, False, False, True],
             "ALiBi was made for this, yet in the tables it is not alone: compare rotary and relative with `none`.",
+            MEASURE,
+        ),
+        Misconception(
+            "rotary does not",
+            lambda: [False, False, False, True, True],
+            "Rotary loses some beyond, but it stays far above `none` in both tables.",
+            MEASURE,
+        ),
+        Misconception(
+            "ALiBi does not",
+            lambda: [False, False, True, True, False],
+            "ALiBi is the worst of the three on the second task, but compare it with `none`: it is far above.",
+            MEASURE,
+        ),
+        Misconception(
+            "the table does as well",
+            lambda: [True, False, True, True, True],
+            "Rows 16 to 47 of the learned table were never trained: look at its column `beyond` again.",
             MEASURE,
         ),
         Misconception(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .declare import Case, Check, Draw, Exercise, Misconception
 
@@ -52,18 +53,39 @@ PARAMETERS = Exercise(
             COUNT,
         ),
         Misconception(
-            "no norms", lambda: 840, "The two layer norms are missing: each has a gain and a bias, 2 D numbers.", COUNT
+            "no norms, or no attention biases",
+            lambda: 840,
+            "32 are missing: either the two layer norms (a gain and a bias each, 2 D numbers), or attention's four biases.",
+            COUNT,
         ),
         Misconception(
-            "one norm",
+            "half of the norms",
             lambda: 856,
-            "There are two layer norms, one for each of the two sublayers; you counted one.",
+            "Half of the norms is missing: there are two, one for each sublayer, and each has a gain and a bias.",
             COUNT,
         ),
         Misconception(
             "once per head",
             lambda: 1160,
             "You counted attention once for each head. Heads share the columns of one matrix: D² whatever H is.",
+            COUNT,
+        ),
+        Misconception(
+            "one feed-forward matrix",
+            lambda: 608,
+            "The feed-forward network has two matrices: D × F to widen, and F × D to come back.",
+            COUNT,
+        ),
+        Misconception(
+            "matrices only",
+            lambda: 768,
+            "104 are missing. Count the biases (four of attention, two of the feed-forward network) and both norms.",
+            COUNT,
+        ),
+        Misconception(
+            "the block once per head",
+            lambda: 1744,
+            "You counted everything once for each head. Heads share the columns of attention's matrices: H does not appear.",
             COUNT,
         ),
         Misconception(
@@ -101,6 +123,7 @@ def _norm_cases(draw: Draw) -> list[Case]:
         Case("a batch of sentences", args(2, 3, 5, eps=1e-5)),
         Case("a batch of sentences", args(2, 5, 3, 4, eps=1e-5), "one more axis in front"),
         Case("the small number ε", args(3, 4, eps=0.5), "a large ε, to see where it stands"),
+        Case("the small number ε", (3 * torch.ones(2, 4).double(), *args(2, 4, eps=1e-5)[1:]), "all numbers are equal"),
         Case("gradient", args(2, 3, 4, eps=1e-3), gradient=True),
     ]
 
@@ -164,6 +187,18 @@ LAYER_NORM = Exercise(
             NORM,
         ),
         Misconception(
+            "no bias",
+            lambda x, gain, bias, eps: _normed(x, gain, torch.zeros_like(bias), eps),
+            "The bias is missing: it is added at the end, and becomes the new mean where the gain is 1.",
+            NORM,
+        ),
+        Misconception(
+            "no gain",
+            lambda x, gain, bias, eps: _normed(x, torch.ones_like(gain), bias, eps),
+            "The gain is missing: each of the D numbers is multiplied by its own gain before the bias is added.",
+            NORM,
+        ),
+        Misconception(
             "bias before gain",
             lambda x, gain, bias, eps: (_normed(x, torch.ones_like(gain), bias, eps)) * gain,
             "The bias is multiplied by the gain: multiply first, then add.",
@@ -179,6 +214,81 @@ LAYER_NORM = Exercise(
             "over everything",
             lambda x, gain, bias, eps: _normed(x, gain, bias, eps, dim=tuple(range(x.dim()))),
             "One mean for the whole tensor. Each token has its own: the mean runs over the last axis only.",
+            NORM,
+        ),
+        Misconception(
+            "over the whole sentence",
+            lambda x, gain, bias, eps: _normed(x, gain, bias, eps, dim=(-2, -1)),
+            "One mean for a whole sentence. Each token has its own, or neighbours would change it: the last axis only.",
+            NORM,
+        ),
+        Misconception(
+            "the axis by its number",
+            lambda x, gain, bias, eps: _normed(x, gain, bias, eps, dim=1),
+            "dim=1 is the last axis of one sentence only. In a batch it is another one: count from the end, dim=-1.",
+            NORM,
+        ),
+        Misconception(
+            "the axis by its number, for a batch",
+            lambda x, gain, bias, eps: _normed(x, gain, bias, eps, dim=2),
+            "dim=2 is the last axis of a batch only. One sentence has no such axis: count from the end, dim=-1.",
+            NORM,
+        ),
+        Misconception(
+            "the axis is lost",
+            lambda x, gain, bias, eps: (x - x.mean(-1)) / torch.sqrt(x.var(-1, unbiased=False) + eps) * gain + bias,
+            "A mean or variance over the last axis is (…, T) and does not fit x, (…, T, D): keepdim=True makes it (…, T, 1).",
+            NORM,
+        ),
+        Misconception(
+            "brackets missing",
+            lambda x, gain, bias, eps: x - x.mean(-1, True) / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + eps)
+            * gain + bias,
+            "Python divides before it subtracts: only the mean is divided here. Put brackets around x − μ.",
+            NORM,
+        ),
+        Misconception(
+            "RMS norm",
+            lambda x, gain, bias, eps: x / torch.sqrt((x**2).mean(-1, True) + eps) * gain + bias,
+            "The mean is not subtracted, neither above nor in the variance. That is RMS norm, a younger cousin; here μ goes first.",
+            NORM,
+        ),
+        Misconception(
+            "variance around 0",
+            lambda x, gain, bias, eps: (x - x.mean(-1, True)) / torch.sqrt((x**2).mean(-1, True) + eps) * gain + bias,
+            "Your variance is the mean of x². Its squares are distances from the mean: (x − μ)².",
+            NORM,
+        ),
+        Misconception(
+            "squares summed",
+            lambda x, gain, bias, eps: (x - x.mean(-1, True))
+            / torch.sqrt(((x - x.mean(-1, True)) ** 2).sum(-1, True) + eps) * gain + bias,
+            "You summed the squared distances. The variance is their mean: divide by D.",
+            NORM,
+        ),
+        Misconception(
+            "one root too many",
+            lambda x, gain, bias, eps: (x - x.mean(-1, True))
+            / torch.sqrt(x.std(-1, unbiased=False, keepdim=True) + eps) * gain + bias,
+            "You took the root of σ, which is a root already. Under the root stands the variance, σ².",
+            NORM,
+        ),
+        Misconception(
+            "no ε",
+            lambda x, gain, bias, eps: _normed(x, gain, bias, 0.0),
+            "ε is not used. A token whose numbers are all equal would be divided by 0: √(σ² + ε).",
+            NORM,
+        ),
+        Misconception(
+            "a fixed ε",
+            lambda x, gain, bias, eps: _normed(x, gain, bias, 1e-5),
+            "You wrote 1e-5 (or the like) into the formula. The caller chooses: use the argument eps.",
+            NORM,
+        ),
+        Misconception(
+            "softmax",
+            lambda x, gain, bias, eps: torch.softmax(x, dim=-1) * gain + bias,
+            "You used softmax, which makes numbers that sum to 1. Layer norm makes numbers with mean 0 and variance 1.",
             NORM,
         ),
         Misconception(
@@ -249,7 +359,7 @@ FEED_FORWARD = Exercise(
     title="The feed-forward network",
     answer="course_lib.exercises.u09.feed_forward",
     minutes=6,
-    outcomes=("09-d",),
+    outcomes=("09-b", "09-d"),
     checks=(Check("one sentence"), Check("a batch of sentences"), Check("gradient")),
     cases=_feed_cases,
     hints=(
@@ -273,7 +383,7 @@ FEED_FORWARD = Exercise(
         Misconception(
             "activation twice",
             lambda x, w_1, b_1, w_2, b_2: torch.relu(torch.relu(x @ w_1 + b_1) @ w_2 + b_2),
-            "There is a second ReLU, behind W_2. The output goes back into the residual stream, and may be negative.",
+            "There is a second ReLU, behind W_2. The output will be added to x, and may be negative.",
             FEED,
         ),
         Misconception(
@@ -286,6 +396,66 @@ FEED_FORWARD = Exercise(
             "no biases",
             lambda x, w_1, b_1, w_2, b_2: torch.relu(x @ w_1) @ w_2,
             "Both biases are missing: x W_1 + b_1, and at the end + b_2.",
+            FEED,
+        ),
+        Misconception(
+            "no first bias",
+            lambda x, w_1, b_1, w_2, b_2: torch.relu(x @ w_1) @ w_2 + b_2,
+            "b_1 is missing: it moves the point at which each hidden unit switches on.",
+            FEED,
+        ),
+        Misconception(
+            "no last bias",
+            lambda x, w_1, b_1, w_2, b_2: torch.relu(x @ w_1 + b_1) @ w_2,
+            "b_2 is missing: it is added at the end, after W_2.",
+            FEED,
+        ),
+        Misconception(
+            "sigmoid",
+            lambda x, w_1, b_1, w_2, b_2: torch.sigmoid(x @ w_1 + b_1) @ w_2 + b_2,
+            "You used a sigmoid, which squeezes everything between 0 and 1. The network has a ReLU: max(0, x).",
+            FEED,
+        ),
+        Misconception(
+            "tanh",
+            lambda x, w_1, b_1, w_2, b_2: torch.tanh(x @ w_1 + b_1) @ w_2 + b_2,
+            "You used tanh, as the RNN of unit 01 does. The network has a ReLU: max(0, x).",
+            FEED,
+        ),
+        Misconception(
+            "softmax",
+            lambda x, w_1, b_1, w_2, b_2: torch.softmax(x @ w_1 + b_1, dim=-1) @ w_2 + b_2,
+            "You used softmax, which is attention's. The feed-forward network has a ReLU: max(0, x), number by number.",
+            FEED,
+        ),
+        Misconception(
+            "leaky",
+            lambda x, w_1, b_1, w_2, b_2: F.leaky_relu(x @ w_1 + b_1) @ w_2 + b_2,
+            "Your ReLU leaks: what is negative should become 0, and not a small negative number.",
+            FEED,
+        ),
+        Misconception(
+            "absolute values",
+            lambda x, w_1, b_1, w_2, b_2: (x @ w_1 + b_1).abs() @ w_2 + b_2,
+            "You made negative numbers positive. A ReLU makes them 0: max(0, x).",
+            FEED,
+        ),
+        Misconception(
+            "activation first",
+            lambda x, w_1, b_1, w_2, b_2: (torch.relu(x) @ w_1 + b_1) @ w_2 + b_2,
+            "The ReLU stands before W_1, and the two matrices behind it are one. It belongs between them.",
+            FEED,
+        ),
+        Misconception(
+            "only the hidden layer",
+            lambda x, w_1, b_1, w_2, b_2: torch.relu(x @ w_1 + b_1),
+            "This is the hidden layer, F numbers for each token. W_2 and b_2 bring it back to D.",
+            FEED,
+        ),
+        Misconception(
+            "transposed weights",
+            lambda x, w_1, b_1, w_2, b_2: torch.relu(x @ w_1.T + b_1) @ w_2.T + b_2,
+            "W_1 is (D, F) here: x W_1 needs no transpose. (nn.Linear and F.linear keep theirs as (F, D), and transpose.)",
             FEED,
         ),
         Misconception(
@@ -361,6 +531,12 @@ COLLAPSE = Exercise(
             AVERAGE,
         ),
         Misconception(
+            "both in the other order",
+            lambda a_1, w_1, a_2, w_2: (a_1 @ a_2, w_2 @ w_1),
+            "Both orders are reversed. Write it down: A_2 (A_1 X W_1) W_2. From left to right: A_2, A_1, X, W_1, W_2.",
+            AVERAGE,
+        ),
+        Misconception(
             "added",
             lambda a_1, w_1, a_2, w_2: (a_1 + a_2, w_1 @ w_2),
             "You added the weights. The second layer averages what the first one made: a product, and its rows sum to 1.",
@@ -388,6 +564,42 @@ COLLAPSE = Exercise(
             "the second layer's weights",
             lambda a_1, w_1, a_2, w_2: (a_2, w_1 @ w_2),
             "A_1 is lost: the first layer averaged too, before the second one did.",
+            AVERAGE,
+        ),
+        Misconception(
+            "the first layer's weights",
+            lambda a_1, w_1, a_2, w_2: (a_1, w_1 @ w_2),
+            "A_2 is lost: the second layer averages what the first one made.",
+            AVERAGE,
+        ),
+        Misconception(
+            "the first layer twice",
+            lambda a_1, w_1, a_2, w_2: (a_1 @ a_1, w_1 @ w_2),
+            "A_1 stands there twice, and A_2 not at all. The second layer has weights of its own.",
+            AVERAGE,
+        ),
+        Misconception(
+            "A transposed",
+            lambda a_1, w_1, a_2, w_2: ((a_2 @ a_1).T, w_1 @ w_2),
+            "A is transposed: its rows should be the queries, and sum to 1.",
+            AVERAGE,
+        ),
+        Misconception(
+            "W transposed",
+            lambda a_1, w_1, a_2, w_2: (a_2 @ a_1, (w_1 @ w_2).T),
+            "W is transposed, as for columns. Here tokens are rows: X W, so W is (D, M).",
+            AVERAGE,
+        ),
+        Misconception(
+            "no W",
+            lambda a_1, w_1, a_2, w_2: a_2 @ a_1,
+            "This is A, and right. W is asked for as well: return both, A first.",
+            AVERAGE,
+        ),
+        Misconception(
+            "one matrix of both",
+            lambda a_1, w_1, a_2, w_2: (a_2 @ a_1, w_2),
+            "W_1 is lost: what the first layer made of the features goes into the second, so W is a product of both.",
             AVERAGE,
         ),
         Misconception(
@@ -436,6 +648,7 @@ def _block_cases(draw: Draw) -> list[Case]:
         Case("post-norm", args(2, 3, 4, 5, False)),
         Case("post-norm", args(3, 5, 6, 4, False)),
         Case("gradient", args(2, 3, 4, 5, True), gradient=True),
+        Case("gradient", args(2, 3, 4, 5, False), gradient=True),
     ]
 
 
@@ -455,8 +668,44 @@ def _post(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor) -> Tensor:
     return block(x, a, w_1, w_2, False)
 
 
-def _parallel(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor) -> Tensor:
-    return x + a @ norm(x) + _feed(norm(x), w_1, w_2)
+def _like(attend: Any = None, feed: Any = None, norm: Any = norm, pre: Any = None, post: Any = None) -> Any:
+    """The block with another part: sublayers of (x, a) and (x, w_1, w_2), a norm, or one way of joining f to x."""
+    attend, feed = attend or (lambda y, a: a @ y), feed or _feed
+    pre, post = pre or (lambda x, f, n: x + f(n(x))), post or (lambda x, f, n: n(x + f(x)))
+
+    def wrong(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor, pre_norm: bool) -> Tensor:
+        join = pre if pre_norm else post
+        x = join(x, lambda y: attend(y, a), norm)
+        return join(x, lambda y: feed(y, w_1, w_2), norm)
+
+    return wrong
+
+
+def _around_pre(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor) -> Tensor:
+    return x + _feed(norm(x + a @ norm(x)), w_1, w_2)
+
+
+def _around_post(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor) -> Tensor:
+    return norm(x + _feed(norm(x + a @ x), w_1, w_2))
+
+
+def _feed_first(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor, pre_norm: bool) -> Tensor:
+    if pre_norm:
+        x = x + _feed(norm(x), w_1, w_2)
+        return x + a @ norm(x)
+    x = norm(x + _feed(x, w_1, w_2))
+    return norm(x + a @ x)
+
+
+def _added_in_place(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor, pre_norm: bool) -> Tensor:
+    if pre_norm:
+        x += a @ norm(x)
+        x += _feed(norm(x), w_1, w_2)
+        return x
+    x += a @ x
+    x = norm(x)
+    x += _feed(x, w_1, w_2)
+    return norm(x)
 
 
 def _normed_way_around(x: Tensor, a: Tensor, w_1: Tensor, w_2: Tensor) -> Tensor:
@@ -531,8 +780,86 @@ BLOCK = Exercise(
         ),
         Misconception(
             "side by side",
-            _build(_parallel, _post),
+            _build(
+                lambda x, a, w_1, w_2: x + a @ norm(x) + _feed(norm(x), w_1, w_2),
+                lambda x, a, w_1, w_2: norm(x + a @ x + _feed(x, w_1, w_2)),
+            ),
             "Both sublayers read the same x. The feed-forward network comes second: it reads what attention has made.",
+            SKIP,
+        ),
+        Misconception(
+            "around to the old x",
+            _build(_around_pre, _around_post),
+            "The second way around starts at the x that came in, so what attention added is lost. Add to the newest x.",
+            SKIP,
+        ),
+        Misconception(
+            "one way around both",
+            _build(
+                lambda x, a, w_1, w_2: x + _feed(norm(a @ norm(x)), w_1, w_2),
+                lambda x, a, w_1, w_2: norm(x + _feed(norm(a @ x), w_1, w_2)),
+            ),
+            "One way around everything. There are two, one around each sublayer: x is added after attention, too.",
+            SKIP,
+        ),
+        Misconception(
+            "feed-forward first",
+            _feed_first,
+            "The feed-forward network comes first here. Attention gathers, then the feed-forward network works on it.",
+            FEED,
+        ),
+        Misconception(
+            "norm behind the sublayer",
+            _like(pre=lambda x, f, n: x + n(f(x)), post=lambda x, f, n: x + n(f(x))),
+            "You normalised what the sublayer returns, x + norm(f(x)). Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)).",
+            ORDER,
+        ),
+        Misconception(
+            "norm before and behind",
+            _like(pre=lambda x, f, n: n(x + f(n(x))), post=lambda x, f, n: n(x + f(n(x)))),
+            "You normalised twice for each sublayer, before it and after the sum. Pre-norm does the first, post-norm the second.",
+            ORDER,
+        ),
+        Misconception(
+            "one more norm at the end",
+            _build(lambda *args: norm(_pre(*args)), _post),
+            "There is a norm at the end of the pre-norm block. One stands at the end of the whole stack, none in a block.",
+            ORDER,
+        ),
+        Misconception(
+            "no last norm",
+            _build(_pre, lambda x, a, w_1, w_2: norm(x + a @ x) + _feed(norm(x + a @ x), w_1, w_2)),
+            "In post-norm the second sum is normalised as well: norm(x + feed(x)).",
+            ORDER,
+        ),
+        Misconception(
+            "norm over the sentence",
+            _like(norm=lambda x: F.layer_norm(x, x.shape[-2:])),
+            "Your norm runs over all tokens of a sentence. Layer norm takes each token by itself: the last axis only.",
+            NORM,
+        ),
+        Misconception(
+            "weights transposed",
+            _like(attend=lambda y, a: a.T @ y),
+            "You used the transpose of a. Row i of a holds the weights of query i, so attention is a @ x.",
+            AVERAGE,
+        ),
+        Misconception(
+            "softmax once more",
+            _like(attend=lambda y, a: torch.softmax(a, dim=-1) @ y),
+            "a holds weights, not scores: they went through the softmax already, and each row sums to 1.",
+            AVERAGE,
+        ),
+        Misconception(
+            "activation at the end",
+            _like(feed=lambda y, w_1, w_2: torch.relu(y @ w_1 @ w_2)),
+            "The ReLU stands behind W_2. It belongs between the matrices: ReLU(y W_1) W_2.",
+            FEED,
+        ),
+        Misconception(
+            "changes its input",
+            _added_in_place,
+            "x += … writes into the caller's x, and torch refuses it where a gradient is wanted. Write x = x + …",
             SKIP,
         ),
         Misconception(
@@ -553,7 +880,10 @@ BLOCK = Exercise(
             "The ReLU is missing: without it the feed-forward network is a single matrix.",
             FEED,
         ),
-        Misconception("cut off", _build(lambda *args: _pre(*args).detach(), _post), CUT, SKIP),
+        Misconception(
+            "cut off", _build(lambda *args: _pre(*args).detach(), lambda *args: _post(*args).detach()), CUT, SKIP
+        ),
+        Misconception("post-norm cut off", _build(_pre, lambda *args: _post(*args).detach()), CUT, SKIP),
     ),
     alternatives=(
         _build(
@@ -574,12 +904,20 @@ BLOCK = Exercise(
 
 
 def gradient_through_24_layers() -> Any:
-    """Numbers instead of vectors: each layer multiplies by 0.5. How much gradient reaches the bottom of 24 layers?
+    """Numbers instead of vectors: each layer multiplies by 0.8. How much gradient reaches the bottom of 24 layers?
 
-    Return two numbers: without residual connections (y = 0.5 x), and with them (y = x + 0.5 x). Formulas such as
-    0.1**3 are welcome.
+    Return two numbers: without residual connections (y = 0.8 x), and with them (y = x + 0.8 x). Formulas such as
+    0.1**3 are welcome; so are two digits of the result.
     """
-    return [0.5**24, 1.5**24]
+    return [0.8**24, 1.8**24]
+
+
+def _not_both_gradients(said: Any) -> str:
+    """What is wrong with the two numbers, of which two digits are enough."""
+    if not isinstance(said, np.ndarray) or said.shape != (2,):
+        return "The answer should be a list of two numbers, such as [0.1**3, 0.2**3]."
+    near = np.isclose(said, gradient_through_24_layers(), rtol=0.02, atol=0)
+    return "" if near.all() else f"Yours is {said.tolist()}. Not yet: work it out once more."
 
 
 GRADIENT = Exercise(
@@ -589,34 +927,46 @@ GRADIENT = Exercise(
     minutes=4,
     outcomes=("09-c",),
     checks=(Check("both gradients", 2),),
-    cases=lambda draw: [Case("both gradients")],
+    cases=lambda draw: [Case("both gradients", complaint=_not_both_gradients)],
     hints=(
         "The chain rule multiplies the derivatives of all layers.",
-        "The derivative of 0.5 x is 0.5. What is the derivative of x + 0.5 x?",
-        "Without: 0.5 twenty-four times as a factor. With: 1.5 twenty-four times. (A norm keeps the second in check.)",
+        "The derivative of 0.8 x is 0.8. What is the derivative of x + 0.8 x?",
+        "Without: 0.8 twenty-four times as a factor. With: 1.8 twenty-four times. (A norm keeps the second in check.)",
     ),
     misconceptions=(
         Misconception(
             "added instead of multiplied",
-            lambda: [12, 36],
+            lambda: [24 * 0.8, 24 * 1.8],
             "You added the layers' derivatives. The chain rule multiplies them, one factor for each layer.",
             SKIP,
         ),
         Misconception(
             "the 1 forgotten",
-            lambda: [0.5**24, 0.5**24],
-            "With a residual connection, the derivative of x + 0.5 x is 1 + 0.5: the 1 is the free road.",
+            lambda: [0.8**24, 0.8**24],
+            "With a residual connection, the derivative of x + 0.8 x is 1 + 0.8: the 1 is the free road.",
             SKIP,
         ),
         Misconception(
             "only the 1",
-            lambda: [0.5**24, 1],
-            "The road around contributes the 1, and the sublayer its 0.5 besides: 1.5 for each layer.",
+            lambda: [0.8**24, 1],
+            "The road around contributes a 1 in every layer, and the sublayer its 0.8 besides: 1.8 for each of the 24 layers.",
+            SKIP,
+        ),
+        Misconception(
+            "one layer",
+            lambda: [0.8, 1.8],
+            "These are the derivatives of one layer. There are 24 of them, one after the other: the chain rule multiplies.",
+            SKIP,
+        ),
+        Misconception(
+            "one layer too few",
+            lambda: [0.8**23, 1.8**23],
+            "These are 23 factors. There is one for each layer, and there are 24 layers.",
             SKIP,
         ),
         Misconception(
             "swapped",
-            lambda: [1.5**24, 0.5**24],
+            lambda: [1.8**24, 0.8**24],
             "The two are swapped: the first number is that without residual connections.",
             SKIP,
         ),
@@ -624,4 +974,395 @@ GRADIENT = Exercise(
     prediction=True,
 )
 
-EXERCISES = (PARAMETERS, LAYER_NORM, FEED_FORWARD, COLLAPSE, BLOCK, GRADIENT)
+
+# --- 09.7 ---------------------------------------------------------------------------------------------------
+
+
+class PreNormStack(nn.Module):
+    """A pre-norm stack: every layer changes x a little, x + f(norm(x)), and one more norm stands at the end.
+
+    Its parts: linears (as many nn.Linear as there are layers), norms (as many nn.LayerNorm), and last (one nn.LayerNorm).
+    f is a linear map with a ReLU behind it.
+    """
+
+    def __init__(self, d_model: int, layers: int):
+        """Make the parts: nn.Linear(d_model, d_model) and nn.LayerNorm(d_model), new ones for each layer."""
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(layers))
+        self.last = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x is (B, T, D). Return a tensor of the same shape."""
+        for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+            x = x + torch.relu(linear(layer_norm(x)))
+        return self.last(x)
+
+
+def _stack_cases(draw: Draw) -> list[Case]:
+    def case(check: str, b: int, t: int, d: int, layers: int, note: str = "") -> Case:
+        shapes = {name: tuple(p.shape) for name, p in PreNormStack(d, layers).named_parameters()}
+        weights = {n: draw.tensor(*s, size=0.8) + 0.5 * (len(s) == 1) for n, s in sorted(shapes.items())}
+        return Case(check, (draw.tensor(b, t, d, size=2.0),), note, build=(d, layers), weights=weights, gradient=True)
+
+    return [
+        case("a single layer", 2, 3, 4, 1, "one layer"),
+        case("several layers", 2, 3, 4, 2, "two layers"),
+        case("several layers", 3, 2, 5, 4, "four layers"),
+    ]
+
+
+def _stack(forward: Any = None, init: Any = None) -> type[PreNormStack]:
+    parts = {"forward": forward, "__init__": init}
+    return type("PreNormStack", (PreNormStack,), {name: part for name, part in parts.items() if part})
+
+
+def _parts(linears: Any, norms: Any, last: bool = True) -> Any:
+    """An __init__ that makes its linears and norms by the given functions of (make one, how many)."""
+
+    def init(self: Any, d_model: int, layers: int) -> None:
+        nn.Module.__init__(self)
+        self.linears = linears(lambda: nn.Linear(d_model, d_model), layers)
+        self.norms = norms(lambda: nn.LayerNorm(d_model), layers)
+        if last:
+            self.last = nn.LayerNorm(d_model)
+
+    return init
+
+
+def _own(make: Any, layers: int) -> nn.ModuleList:
+    return nn.ModuleList([make() for _ in range(layers)])
+
+
+def _shared(make: Any, layers: int) -> nn.ModuleList:
+    return nn.ModuleList([make()] * layers)
+
+
+def _listed(make: Any, layers: int) -> list[nn.Module]:
+    return [make() for _ in range(layers)]
+
+
+def _layers(one: Any, end: Any = None) -> type[PreNormStack]:
+    """The stack with another layer, a function of (x, linear, norm), or another end, one of (self, x)."""
+
+    def forward(self: PreNormStack, x: Tensor) -> Tensor:
+        for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+            x = one(x, linear, layer_norm)
+        return end(self, x) if end else self.last(x)
+
+    return _stack(forward)
+
+
+def _right_layer(x: Tensor, linear: Any, layer_norm: Any) -> Tensor:
+    return x + torch.relu(linear(layer_norm(x)))
+
+
+def _side_by_side(self: PreNormStack, x: Tensor) -> Tensor:
+    return self.last(x + sum(torch.relu(f(n(x))) for f, n in zip(self.linears, self.norms, strict=True)))
+
+
+def _first_only(self: PreNormStack, x: Tensor) -> Tensor:
+    for _ in self.linears:
+        x = _right_layer(x, self.linears[0], self.norms[0])
+    return self.last(x)
+
+
+def _last_each_time(self: PreNormStack, x: Tensor) -> Tensor:
+    for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+        x = self.last(_right_layer(x, linear, layer_norm))
+    return x
+
+
+def _returns_in_the_loop(self: PreNormStack, x: Tensor) -> Tensor:
+    for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+        return self.last(_right_layer(x, linear, layer_norm))
+    return x
+
+
+def _from_the_bottom(self: PreNormStack, x: Tensor) -> Tensor:
+    state = x
+    for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+        state = x + torch.relu(linear(layer_norm(state)))
+    return self.last(state)
+
+
+def _around_all(self: PreNormStack, x: Tensor) -> Tensor:
+    state = x
+    for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+        state = torch.relu(linear(layer_norm(state)))
+    return self.last(x + state)
+
+
+def _last_first(self: PreNormStack, x: Tensor) -> Tensor:
+    return _layers(_right_layer, lambda s, y: y).forward(self, self.last(x))
+
+
+def _stack_in_place(self: PreNormStack, x: Tensor) -> Tensor:
+    for linear, layer_norm in zip(self.linears, self.norms, strict=True):
+        x += torch.relu(linear(layer_norm(x)))
+    return self.last(x)
+
+
+def _by_number(self: PreNormStack, x: Tensor) -> Tensor:
+    for i in range(len(self.norms)):
+        y = self.norms[i](x)
+        y = F.relu(F.linear(y, self.linears[i].weight, self.linears[i].bias))  # type: ignore[arg-type]
+        x = y + x
+    return self.last(x)
+
+
+STACK = Exercise(
+    id="09.7",
+    title="A stack with weights of its own in every layer",
+    answer="course_lib.exercises.u09.PreNormStack",
+    minutes=12,
+    outcomes=("09-b", "09-c"),
+    checks=(Check("a single layer"), Check("several layers", 3)),
+    cases=_stack_cases,
+    hints=(
+        "Two jobs: __init__ makes the parts, forward walks through them. How does torch find parts that stand in a list?",
+        "nn.ModuleList([...]) is a list that torch looks into. Make a new nn.Linear for each layer: [part] * 4 is one part.",
+        "In forward: for linear, norm in zip(self.linears, self.norms), add to x what the layer makes of norm(x). After the "
+        "loop, self.last once.",
+    ),
+    misconceptions=(
+        Misconception(
+            "one linear map for all layers",
+            _stack(init=_parts(_shared, _own)),
+            "All layers share one linear map: [part] * n repeats the same object. Make a new one for each layer.",
+            COUNT,
+        ),
+        Misconception(
+            "one norm for all layers",
+            _stack(init=_parts(_own, _shared)),
+            "All layers share one norm: [part] * n repeats the same object. Each layer has a gain and a bias of its own.",
+            COUNT,
+        ),
+        Misconception(
+            "one of each for all layers",
+            _stack(init=_parts(_shared, _shared)),
+            "[part] * n repeats the same object, so all layers have the same weights. Make new parts for each layer.",
+            COUNT,
+        ),
+        Misconception(
+            "plain lists",
+            _stack(init=_parts(_listed, _listed)),
+            "torch does not look into a plain list, so nothing in it would be trained: use nn.ModuleList.",
+            COUNT,
+        ),
+        Misconception(
+            "a plain list of linear maps",
+            _stack(init=_parts(_listed, _own)),
+            "torch does not look into a plain list, so no linear map would be trained: use nn.ModuleList for them, too.",
+            COUNT,
+        ),
+        Misconception(
+            "a plain list of norms",
+            _stack(init=_parts(_own, _listed)),
+            "torch finds no gains and biases in the layers. It does not look into a plain list of norms: use nn.ModuleList.",
+            COUNT,
+        ),
+        Misconception(
+            "the last norm is not there",
+            _stack(
+                lambda self, x: _layers(_right_layer, lambda s, y: y).forward(self, x), _parts(_own, _own, last=False)
+            ),
+            "There is no norm at the end. On the free road nothing is ever normalised, so the stack ends with one: self.last.",
+            ORDER,
+        ),
+        Misconception(
+            "the last norm is not used",
+            _layers(_right_layer, lambda self, x: x),
+            "self.last is made and not used. On the free road nothing is ever normalised: the stack ends with one norm more.",
+            ORDER,
+        ),
+        Misconception(
+            "post-norm",
+            _layers(lambda x, linear, layer_norm: layer_norm(x + torch.relu(linear(x)))),
+            "This is post-norm: the norm stands on the road. In pre-norm it stands before the layer: x + f(norm(x)).",
+            ORDER,
+        ),
+        Misconception(
+            "no way around",
+            _layers(lambda x, linear, layer_norm: torch.relu(linear(layer_norm(x)))),
+            "The residual connections are missing: each layer adds to x what it makes of norm(x).",
+            SKIP,
+        ),
+        Misconception(
+            "the way around is normalised",
+            _layers(lambda x, linear, layer_norm: layer_norm(x) + torch.relu(linear(layer_norm(x)))),
+            "You added norm(x). In pre-norm the bare x goes around: that is the free road for the gradient.",
+            ORDER,
+        ),
+        Misconception(
+            "no norm in the layers",
+            _layers(lambda x, linear, layer_norm: x + torch.relu(linear(x))),
+            "The layers see the bare x. In pre-norm each of them sees norm(x), so that the size of x does not matter to it.",
+            ORDER,
+        ),
+        Misconception(
+            "no activation",
+            _layers(lambda x, linear, layer_norm: x + linear(layer_norm(x))),
+            "The ReLU behind the linear map is missing.",
+            FEED,
+        ),
+        Misconception(
+            "activation over the sum",
+            _layers(lambda x, linear, layer_norm: torch.relu(x + linear(layer_norm(x)))),
+            "The ReLU stands on the road, behind the sum, and cuts off half of x. It belongs inside f: x + ReLU(…).",
+            SKIP,
+        ),
+        Misconception(
+            "side by side",
+            _stack(_side_by_side),
+            "All layers read the same x, side by side. In a stack, each reads what the layer below has made.",
+            SKIP,
+        ),
+        Misconception(
+            "the first layer again and again",
+            _stack(_first_only),
+            "You went through the first layer several times. Take the parts one after the other: zip(self.linears, self.norms).",
+            COUNT,
+        ),
+        Misconception(
+            "returns in the loop",
+            _stack(_returns_in_the_loop),
+            "Only the first layer does anything: the return stands inside the loop. Move it to the left, behind the loop.",
+            COUNT,
+        ),
+        Misconception(
+            "always around to the input",
+            _stack(_from_the_bottom),
+            "Each layer adds to the x that came in, so what the layers before have added is lost. Add to the newest x.",
+            SKIP,
+        ),
+        Misconception(
+            "one way around all",
+            _stack(_around_all),
+            "One way around the whole stack. Each layer has its own: x is added in every round of the loop.",
+            SKIP,
+        ),
+        Misconception(
+            "the last norm first",
+            _stack(_last_first),
+            "self.last stands before the loop. It comes when the loop is over.",
+            ORDER,
+        ),
+        Misconception(
+            "norm behind the layer",
+            _layers(lambda x, linear, layer_norm: x + layer_norm(torch.relu(linear(x)))),
+            "You normalised what the layer makes, x + norm(f(x)). Pre-norm normalises what it sees: x + f(norm(x)).",
+            ORDER,
+        ),
+        Misconception(
+            "activation before the linear map",
+            _layers(lambda x, linear, layer_norm: x + linear(torch.relu(layer_norm(x)))),
+            "The ReLU stands before the linear map. Here it comes behind it: ReLU(linear(norm(x))).",
+            FEED,
+        ),
+        Misconception(
+            "changes its input",
+            _stack(_stack_in_place),
+            "x += … writes into the caller's x, and torch refuses it where a gradient is wanted. Write x = x + …",
+            SKIP,
+        ),
+        Misconception(
+            "the last norm after every layer",
+            _stack(_last_each_time),
+            "self.last stands inside the loop, after every layer. It comes once, when the loop is over.",
+            ORDER,
+        ),
+    ),
+    alternatives=(
+        _stack(_by_number),
+        _stack(init=_parts(lambda make, n: nn.Sequential(*(make() for _ in range(n))), _own)),
+    ),
+)
+
+
+# --- 09.8 ---------------------------------------------------------------------------------------------------
+
+
+def four_stacks() -> Any:
+    """Somebody measured four stacks of 24 blocks and lost the labels. Which is which?
+
+            gradient at the bottom,     state at the top,
+            relative to the top         relative to the input
+    A       0.75                        1.0 (in every run)
+    B       5e-26                       0.05
+    C       6.0                         4.8
+    D       1.9                         1.9
+
+    The four kinds: "bare", "residual" (no norms), "pre-norm", "post-norm".
+    Return a list of four words, for A, B, C and D.
+    """
+    return ["post-norm", "bare", "residual", "pre-norm"]
+
+
+FOUR_STACKS = Exercise(
+    id="09.8",
+    title="Read four measurements",
+    answer="course_lib.exercises.u09.four_stacks",
+    minutes=5,
+    outcomes=("09-c",),
+    checks=(Check("the four stacks", 2),),
+    cases=lambda draw: [Case("the four stacks")],
+    hints=(
+        "Start with the one that stands out. What happens to a gradient that has no way around?",
+        "One of them always has a state of the same size at the top. After which part of a block is that so?",
+        "Two are left, both with a free road. In one of them a layer sees a state of any size, and adds the more the larger it is.",
+    ),
+    misconceptions=(
+        Misconception(
+            "pre and post swapped",
+            lambda: ["pre-norm", "bare", "residual", "post-norm"],
+            "Pre- and post-norm are swapped. A's state has the same size in every run: a norm was the last thing it went through.",
+            ORDER,
+        ),
+        Misconception(
+            "residual and pre-norm swapped",
+            lambda: ["post-norm", "bare", "pre-norm", "residual"],
+            "C and D are swapped. Without norms a layer adds the more the larger the state is already, so it grows faster.",
+            ORDER,
+        ),
+        Misconception(
+            "residual and post-norm swapped",
+            lambda: ["residual", "bare", "post-norm", "pre-norm"],
+            "A and C are swapped. Without any norm nothing keeps the state's size: it grows, and does not end at 1.0.",
+            NORM,
+        ),
+        Misconception(
+            "the three with residuals, one on",
+            lambda: ["residual", "bare", "pre-norm", "post-norm"],
+            "B is right. A ends with the same size in every run, so a norm came last; and of C and D, which has a norm at all?",
+            ORDER,
+        ),
+        Misconception(
+            "the three with residuals, one back",
+            lambda: ["pre-norm", "bare", "post-norm", "residual"],
+            "B is right. A ends with the same size in every run, so a norm came last; and of C and D, which has a norm at all?",
+            ORDER,
+        ),
+        Misconception(
+            "residual loses the gradient",
+            lambda: ["post-norm", "residual", "bare", "pre-norm"],
+            "B has lost all of its gradient: it cannot have a free road. That is the bare stack.",
+            SKIP,
+        ),
+        Misconception(
+            "post-norm loses the gradient",
+            lambda: ["bare", "post-norm", "residual", "pre-norm"],
+            "B has lost all of its gradient. Post-norm loses some, but it has ways around: B is the bare stack.",
+            SKIP,
+        ),
+        Misconception(
+            "pre-norm loses the gradient",
+            lambda: ["post-norm", "pre-norm", "residual", "bare"],
+            "B has lost all of its gradient. Pre-norm leaves the road free: B is the bare stack.",
+            SKIP,
+        ),
+    ),
+    prediction=True,
+)
+
+EXERCISES = (PARAMETERS, LAYER_NORM, FEED_FORWARD, COLLAPSE, BLOCK, GRADIENT, STACK, FOUR_STACKS)

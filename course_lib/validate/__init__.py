@@ -104,6 +104,8 @@ def check_exercises(findings: Findings, units: Sequence[str], headings: dict[str
     with step("exercises", len(units)) as bar:
         for unit in units:
             findings.general += declared.outcome_complaints(unit)
+            if torch := sys.modules.get("torch"):
+                torch.set_num_threads(1)  # answers are small: several threads only get in each other's way
             for exercise in exercises.of_unit(unit):
                 bar.set_postfix_str(exercise.id)
                 findings.exercises.append(declared.examine(exercise, headings))

@@ -217,10 +217,11 @@ def stub_run_complaints(notebook: Notebook, cells: list[Any]) -> Complaints:
 
 
 def kernel_env(scratch: Path) -> dict[str, str]:
-    """Nothing of a surrounding pytest, one thread for each kernel, and the user's progress left alone."""
+    """Nothing of a surrounding pytest, one thread for each kernel, and the user's progress and files left alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return kept | {
         "COURSE_PROGRESS": str(scratch / "progress.json"),
+        "COURSE_HAND_IN": str(scratch),
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -22,8 +22,16 @@ _WHERE = {
     "SinusoidImage": "positions_figures",
     "DotsByDistance": "positions_figures",
     "ScoreScale": "scaling",
+    "DepthGradient": "depth",
+    "NormRow": "depth",
     "Translator": "encoder_decoder",
     "DataFlow": "encoder_decoder",
+    "Budget": "budget",
+    "NextToken": "decoder_only",
+    "KeyValueCache": "decoder_only",
+    "PatternExplorer": "cost_figures",
+    "OnlineSoftmax": "cost_figures",
+    "CostCurves": "cost_figures",
 }
 
 

@@ -5,26 +5,6 @@ export function compute({ weights, layer, head, query }) {
   return { weights: heads[head] ?? mean, heads };
 }
 
-// Buttons of which one is pressed; the arrow keys move on to the next. `pick` is called with its place.
-function choices(name, labels, pick, { hover = false, style = "" } = {}) {
-  const buttons = labels.map((label, i) => {
-    const point = () => pick(i); // on mousemove: when the page scrolls under a mouse that rests, mouseenter fires and would steal the choice
-    const events = hover ? { onmousemove: point, onfocus: point, onclick: point } : { onclick: point };
-    return element("button", { type: "button", class: style, "aria-label": `${name} ${label}`, ...events }, label);
-  });
-  buttons.forEach((button, i) => button.addEventListener("keydown", (e) => {
-    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[e.key];
-    if (!step) return;
-    e.preventDefault();
-    const next = (i + step + buttons.length) % buttons.length;
-    buttons[next].focus(); pick(next);
-  }));
-  const set = (chosen) => buttons.forEach((b, i) => b.setAttribute("aria-pressed", i === chosen));
-  return { buttons, set };
-}
-
-const line = (title, buttons) => element("div", { class: "cf-words", role: "group", "aria-label": title }, element("strong", {}, `${title}: `), ...buttons);
-
 // All that belongs to one layer: its heads, its words, and a table with a column for each head.
 function panel({ query_words, key_words, weights, seen }, layer, set) {
   const count = weights[layer].length, names = [...weights[layer].keys()].map((h) => `head ${h + 1}`);
@@ -36,7 +16,7 @@ function panel({ query_words, key_words, weights, seen }, layer, set) {
   });
   const all = table("the same word in every head", key_words[layer], names), titles = [...all.node.querySelectorAll("th[scope=col]")];
   const said = element("p", { class: "cf-readout", "aria-live": "polite" });
-  const node = element("div", {}, line("head", heads.buttons), line("asks (query)", asks.buttons), line("is read (key)", read.map((r) => r.node)), said, all.node);
+  const node = element("div", {}, group("head", heads.buttons), group("asks (query)", asks.buttons), group("is read (key)", read.map((r) => r.node)), said, all.node);
   const paint = (numbers, state) => {
     const query = Math.min(state.query, query_words[layer].length - 1), head = Math.min(state.head, count);
     const visible = seen[layer][query], best = numbers.weights.reduce((b, w, j, row) => (w > row[b] ? j : b), 0);
@@ -61,7 +41,7 @@ function panel({ query_words, key_words, weights, seen }, layer, set) {
 function build(el, state, set) {
   const layers = choices("layer", state.names, (i) => set("layer", i));
   const panels = state.names.map((_, i) => panel(state, i, set));
-  if (panels.length > 1) el.append(line("layer", layers.buttons));
+  if (panels.length > 1) el.append(group("layer", layers.buttons));
   el.append(...panels.map((p) => p.node));
   return (numbers, now) => {
     layers.set(now.layer);

@@ -9,22 +9,22 @@ const softmax = (scores) => {
 const weighted = (weights, rows) => rows[0].map((_, c) => weights.reduce((sum, w, j) => sum + w * rows[j][c], 0));
 const show = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits);
 
-// Viridis, from a few of its colours; the text on it is dark or light, whichever can be read.
+// Viridis, from a few of its colours; the text on it is dark or light: at 0.435 both have a contrast of 4.5, elsewhere one has more.
 const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const viridis = (x) => {
   const t = Math.min(1, Math.max(0, x)) * 4, i = Math.min(3, Math.floor(t)), f = t - i;
   const rgb = VIRIDIS[i].map((c, n) => Math.round(c + f * (VIRIDIS[i + 1][n] - c)));
-  return { fill: `rgb(${rgb})`, ink: x > 0.55 ? "#000" : "#fff" };
+  return { fill: `rgb(${rgb})`, ink: x > 0.435 ? "#000" : "#fff" };
 };
 
 function element(tag, attributes = {}, ...children) {
-  const svg = ["svg", "g", "line", "circle", "text", "polygon", "rect"].includes(tag);
+  const svg = ["svg", "g", "line", "polyline", "path", "circle", "text", "polygon", "rect"].includes(tag);
   const e = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
     else e.setAttribute(name, value);
   }
-  if (["input", "button", "circle"].includes(tag)) e.dataset.lmSuppressShortcuts = "true"; // its keys are not JupyterLab's
+  if (["input", "select", "button", "circle"].includes(tag)) e.dataset.lmSuppressShortcuts = "true"; // its keys are not JupyterLab's
   e.append(...children);
   return e;
 }
@@ -39,6 +39,27 @@ function slider(name, { min, max, step, value, text, change }) {
   set(value);
   return { node: element("label", { class: "cf-control" }, `${name} `, input, " ", out), set };
 }
+
+// Buttons of which one is pressed; the arrow keys move on to the next. `pick` is called with its place.
+function choices(name, labels, pick, { hover = false, style = "" } = {}) {
+  const buttons = labels.map((label, i) => {
+    const point = () => pick(i); // on mousemove: when the page scrolls under a mouse that rests, mouseenter fires and would steal the choice
+    const events = hover ? { onmousemove: point, onfocus: point, onclick: point } : { onclick: point };
+    return element("button", { type: "button", class: style, "aria-label": `${name} ${label}`, ...events }, label);
+  });
+  buttons.forEach((button, i) => button.addEventListener("keydown", (e) => {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[e.key];
+    if (!step) return;
+    e.preventDefault();
+    const next = (i + step + buttons.length) % buttons.length;
+    buttons[next].focus(); pick(next);
+  }));
+  const set = (chosen) => buttons.forEach((b, i) => b.setAttribute("aria-pressed", i === chosen));
+  return { buttons, set };
+}
+
+// Things side by side under one name.
+const group = (title, nodes) => element("div", { class: "cf-words", role: "group", "aria-label": title }, element("strong", {}, `${title}: `), ...nodes);
 
 // Bars from 0 to 1 with a name and a number each.
 function bars(names) {

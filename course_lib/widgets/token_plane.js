@@ -24,11 +24,18 @@ function trace(svg) {
   };
 }
 
+// The name above its dot, or below where the arrow points down: so that neither the arrow nor a square runs through it.
+function place(label, [x, y]) {
+  label.setAttribute("x", Math.min(SIZE - 24, Math.max(24, at(x)))); label.setAttribute("y", at(-y) + (y < 0 ? 23 : -13));
+  label.setAttribute("text-anchor", "middle");
+}
+
 function build(el, { tokens, vectors }, set) {
   let now = vectors;
   const map = plane(LIMIT, SIZE);
   const traces = tokens.map(() => trace(map.node)); // below the arrows, so that names stay readable
   const arrows = tokens.map((token, i) => map.point(token, viridis(0.35).fill, true, (p) => set("vectors", now.map((v, j) => (j === i ? p : v)))));
+  const names = map.node.querySelectorAll(".cf-label");
   const choice = element("select", { "aria-label": "similarity", onchange: () => set("measure", choice.value) },
     ...Object.keys(MEASURES).map((name) => element("option", { value: name }, name)));
   choice.dataset.lmSuppressShortcuts = "true";
@@ -39,7 +46,7 @@ function build(el, { tokens, vectors }, set) {
     element("p", { class: "cf-readout" }, "Arrows: the tokens, to drag. Squares: their new vectors."), said);
   return (numbers, state) => {
     now = state.vectors;
-    now.forEach((v, i) => { arrows[i](v); traces[i](v, numbers.output[i]); });
+    now.forEach((v, i) => { arrows[i](v); place(names[i], v); traces[i](v, numbers.output[i]); });
     choice.value = state.measure;
     scores.set(numbers.scores); weights.set(numbers.weights, true);
     const best = numbers.weights.map((row) => row.indexOf(Math.max(...row)));
