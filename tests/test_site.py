@@ -9,6 +9,7 @@ import functools
 import html.parser
 import http.server
 import json
+import os
 import re
 import shutil
 import threading
@@ -551,6 +552,7 @@ def wake_figures(page) -> None:
         )
 
 
+@pytest.mark.skipif(os.environ.get("COURSE_SLOW") != "1", reason="builds a site: set COURSE_SLOW=1 to ask for it")
 class TestInTheBrowser:
     pytestmark = in_browser
 
